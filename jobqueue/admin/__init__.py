@@ -1,6 +1,6 @@
 """The admin: pages for jobs, targets, queues, schedules, workers, duties and webhooks, and verbs with a permission each.
 
-No form edits a row, but that of a schedule and that of a queue's webhook.
+Only two forms edit a row: that of a schedule, and that of a queue's webhook.
 """
 
 from django.contrib import admin

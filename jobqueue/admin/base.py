@@ -69,7 +69,7 @@ class Base(Generic[M]):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action.
 
-        The answer is 400 for a filter that the list does not offer, with a page that lists the filters. It is also
+        The status is 400 for a filter that the list does not offer, with a page that lists the filters. It is also
         400 for a selected row that is not a number, if the rows have numbers.
         """
         if isinstance(self.opts.pk, IntegerField):

@@ -34,7 +34,7 @@ class BulkResult:
     refused: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, answer: Answer) -> None:
-        """Count one answer."""
+        """Count the answer to the request for one job."""
         if answer.verdict is Verdict.REFUSED:
             self.refused[answer.reason].append(answer.job_id)
         elif answer.verdict is Verdict.REQUESTED:

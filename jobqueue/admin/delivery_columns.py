@@ -76,7 +76,7 @@ def next_attempt(delivery: WebhookDelivery) -> SafeString | str:
 
 @admin.display(description="last answer")
 def answer(delivery: WebhookDelivery) -> SafeString | str:
-    """Return the result of the last attempt: the status of the answer, and the error."""
+    """Return the result of the last attempt: the status of the response, and the error."""
     said = prose(delivery.error, MAX_ANSWER).strip().partition("\n")[0]
     if delivery.response_status is None and not said:
         return NOTHING

@@ -35,13 +35,13 @@ class Verb:
 
     name: str  # in its URL
     label: str
-    asks: str  # "Send {} again?"
+    asks: str  # the question of the confirmation: "Send {} again?"
     done: str
     record: str
     permission: str
     statuses: tuple[str, ...]
-    others: str  # the state of the selected ones that it cannot change
-    refusal: str  # the same as a reason
+    others: str  # the state of the selected deliveries that it cannot change
+    refusal: str  # the same state, as the reason of a refusal
     warning: str
     act: Callable[[int], RedeliveryAnswer]
 

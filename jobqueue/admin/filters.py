@@ -39,7 +39,7 @@ class ColumnFilter(SimpleListFilter):
         raise NotImplementedError
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        """Return the choices, always with the chosen one."""
+        """Return the choices, and the current value even if it is not one of them."""
         offered = self.choices_offered(model_admin.get_queryset(request))
         chosen = self.value()
         if chosen and chosen not in dict(offered):
@@ -127,7 +127,7 @@ class EndedFilter(SimpleListFilter):
     parameter_name = "ended_within"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        """Return some durations, always with the chosen one."""
+        """Return some durations, and the current one even if it is not one of them."""
         offered = [(str(seconds), f"in the last {span(seconds)}") for seconds in (3600, 86_400, 14 * 86_400)]
         seconds = self.seconds
         if seconds is not None and self.value() not in dict(offered):

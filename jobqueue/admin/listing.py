@@ -3,7 +3,7 @@
 A search by index covers the whole table: by number, by the statuses PAUSED, ERROR, CANCELED, RUNNING and QUEUED,
 and by what PENDING jobs wait for. Other columns (task, queue) and SUCCESS have no index, because each index would
 slow down all writes of all workers. These searches cover the newest `WINDOW` jobs and, by their partial indexes,
-the older jobs that have not ended well. The page reports this limit.
+the older jobs whose status is not SUCCESS. The page reports this limit.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class JobChangeList(BaseChangeList):
         return queryset.defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
 
     def _within_window(self, queryset: QuerySet[Job], before: int) -> QuerySet[Job]:
-        """Return those of the newest jobs, and the open ones of any age."""
+        """Return the rows that are among the newest jobs, and the open jobs of any age."""
         recent = queryset.filter(pk__gt=before)
         if "\0" in "".join([*self.params.values(), self.query]):
             return recent
@@ -131,7 +131,7 @@ class JobChangeList(BaseChangeList):
             wanted["task"] = tasks_like(text)
         status = self.params.get("status")
         if self.params.get("ended_within"):
-            status = status or states.Status.ERROR  # of the open states the only one with a time of its end
+            status = status or states.Status.ERROR  # of the states in `OPEN`, only this one has a time of the end
         statuses = list(OPEN) if not status else [status]
         found, self.unchecked = open_jobs_sql.open_jobs(Job.objects.database, statuses, before, wanted, MAX_CHECKED)
         return sorted(found, reverse=True)[: MAX_COUNTED + 1]
@@ -163,7 +163,7 @@ class JobChangeList(BaseChangeList):
 
     @property
     def summary(self) -> str:
-        """The number of jobs, as exactly as it is cheap to know."""
+        """The number of jobs; above `MAX_COUNTED` only a lower bound or an estimate, because counting is expensive."""
         paginator: Any = self.paginator
         noun = "job" if paginator.count == 1 else "jobs"
         if not paginator.more:

@@ -61,7 +61,7 @@ def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) 
 
 
 def _no_number(wanted: str) -> str:
-    """Return a text that says that a text cannot be the number of a job."""
+    """Return the sentence that the search text cannot be the number of a job."""
     shown = shorten(clean(masking.mask_text(wanted)), MAX_NUMBER_BYTES)
     return f"{shown} is not the number of a job, which is a whole number from 1 to {MAX_ID}."
 

@@ -1,7 +1,7 @@
 """URL patterns from the table of endpoints: one view for each URL, which checks each request in the same order.
 
 It checks the method, the user, the permissions and the CSRF token. Only then does it read the objects that the path
-names. All answers, including errors, are JSON.
+names. All responses, including errors, are JSON.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _View:
             return _failed(request, error)
 
     def reply(self, request: HttpRequest, given: dict[str, str]) -> HttpResponseBase:
-        """Check the request, and return the answer of its endpoint."""
+        """Check the request, and return the response of its endpoint."""
         if not self.endpoints:
             raise ApiError(404, UNKNOWN)
         endpoint = self.endpoints.get("GET" if request.method == "HEAD" else request.method or "")
@@ -84,7 +84,7 @@ class _View:
             return self.guarded(request, endpoint, given)
 
     def guarded(self, request: HttpRequest, endpoint: Endpoint, given: dict[str, str]) -> HttpResponseBase:
-        """Return the answer of an endpoint if the user may use it."""
+        """Return the response of an endpoint if the user may use it."""
         user = None
         if not endpoint.public:
             try:
@@ -98,8 +98,8 @@ class _View:
         try:
             reply = endpoint.handler(request, user, given)
         except (ApiError, JobDoesNotExist) as problem:
-            # A state that forbids a change (409) is recorded with its job. The rest includes the jobs of another
-            # tenant.
+            # The endpoint has recorded a change that the state of the job forbids (409). The other errors include
+            # requests for jobs of another tenant.
             if request.method not in access.SAFE_METHODS and getattr(problem, "status", 404) != 409:
                 audit.record_invalid(request, user, str(problem))
             raise
@@ -107,7 +107,7 @@ class _View:
 
 
 def _failed(request: HttpRequest, error: BaseException) -> HttpResponse:
-    """Log an unexpected error, send Django's signal for it, and return an answer without details."""
+    """Log an unexpected error, send Django's signal for it, and return a response without details."""
     logger.error("A request to the REST API failed: %s %s", request.method, ascii(request.path), exc_info=error)
     got_request_exception.send(sender=_View, request=request)
     if db.is_connection_error(error):

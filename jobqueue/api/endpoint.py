@@ -16,10 +16,10 @@ class Endpoint:
     name: str
     summary: str
     handler: Handler
-    returns: str  # the shape of the answer, one of `shapes.SHAPES`; empty: any object
+    returns: str  # the shape of the response, one of `shapes.SHAPES`; empty: any object
     permissions: tuple[str, ...] = ("view_job",)
     query: tuple[str, ...] = ()
     success_statuses: tuple[int, ...] = (200,)
     can_be_refused: bool = False  # whether the state of the job can forbid it
-    streams: bool = False  # a stream of events in place of JSON
+    streams: bool = False  # the response is a stream of events, not JSON
     public: bool = False

@@ -15,7 +15,7 @@ from jobqueue.lifecycle import control
 
 
 def openapi(request: HttpRequest, user: Any, given: Given) -> Reply:
-    """Return the description of this API, with the address of the request as its server."""
+    """Return the description of this API, with the base path of the request's URL as its server."""
     return 200, schema.document(ENDPOINTS, server=request.path.removesuffix("openapi.json"))
 
 

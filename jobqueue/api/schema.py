@@ -1,4 +1,4 @@
-"""The OpenAPI document, built from the table of endpoints and the shapes of their answers."""
+"""The OpenAPI document, built from the table of endpoints and the shapes of their responses."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _errors(endpoint: Endpoint, in_path: list[str]) -> list[int]:
-    """Return the statuses of the errors that an endpoint can answer with."""
+    """Return the statuses of the errors with which an endpoint can respond."""
     possible = {
         400: bool(endpoint.query) or endpoint.method != "GET",
         401: not endpoint.public,

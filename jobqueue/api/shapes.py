@@ -1,4 +1,4 @@
-"""The shapes of the API's answers, as JSON Schema: an answer has each of the fields, and no other."""
+"""The shapes of the API's responses, as JSON Schema: a response has each of the fields, and no other."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class PostgreSQL(Database):
         """Wait for notifications for up to `seconds`; return their payloads."""
         connection: Any = self.connection.connection
         with self.connection.wrap_database_errors:  # the driver is called directly, so its errors must be turned into those of Django
-            # Notifications that arrived together with an answer are no longer in the socket, so check for them
+            # Notifications that arrived together with a response are no longer in the socket, so check for them
             # first. The driver's own wait is not used, because it wakes up ten times a second.
             found = [note.payload for note in connection.notifies(timeout=0)]
             if not found and _is_readable(connection.fileno(), seconds):

@@ -24,7 +24,7 @@ from jobqueue.core.phases import Phase
 from jobqueue.declared import functions, imports
 from jobqueue.exceptions import InvalidOption
 
-# a run reads these from the declaration
+# A run reads these options from the first declaration.
 DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")
 
 _tasks: dict[str, Any] = {}

@@ -45,7 +45,7 @@ class Duty:
     rotate_after_seconds: float | None = None
     is_short = False  # whether it shares a thread and a connection with the other short duties of the worker
     releases_jobs = False  # whether its items are jobs that can be claimed now, so that the dispatcher of this process is woken
-    longest_run_seconds: float | None = 30.0  # after it the connection is cut, after twice as long the duty is given up on
+    longest_run_seconds: float | None = 30.0  # then its connection is cut; after twice this time, the worker gives up the duty
 
     def can_run(self) -> bool:
         """Return whether this process can run the duty; a process that cannot never leads it."""
@@ -57,7 +57,7 @@ class Duty:
 
     @property
     def pause_seconds(self) -> float:
-        """The pause after a run whose report names none, and after an answer that nothing is due."""
+        """The pause after a run whose report names none, and after a check that found nothing due."""
         return self.interval_seconds
 
     def questions(self) -> Sequence[QuerySet[Any]]:

@@ -23,7 +23,7 @@ QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 30.0
 # After a notification, poll closely for this long: deliveries that follow at once come without a notification.
 CLOSELY_SECONDS = 1.0
 LAND_SECONDS = 0.2
-# The rest after a query that found nothing to start: if many deliveries wait for a busy receiver, each query reads all of them.
+# The pause after a query that found nothing to start: if many deliveries wait for a busy receiver, each query reads all of them.
 REST_SECONDS, REST_TIMES, MAX_REST_SECONDS = 0.5, 10, 5.0
 WRITE_SECONDS = 2.0
 
@@ -44,7 +44,7 @@ class DeliverWebhooks(Duty):
         self._closely_until = 0.0
 
     def notify(self) -> None:
-        """Poll at once, and closely for `CLOSELY_SECONDS`; if the last query was slow, poll after the rest that it requires."""
+        """Poll at once, and closely for `CLOSELY_SECONDS`; if the last query was slow, poll after the pause that it requires."""
         self._closely_until = time.monotonic() + CLOSELY_SECONDS
         self._poll_at = min(self._poll_at, self._rested_at)
 

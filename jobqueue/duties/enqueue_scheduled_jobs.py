@@ -40,7 +40,7 @@ FORGET_BATCH = 2000
 
 
 class EnqueueScheduledJobs(Duty):
-    """The duty that enqueues the jobs of schedules; it rests until the next nominal time, for at most `MAX_PAUSE_SECONDS`."""
+    """The duty that enqueues the jobs of schedules; it pauses until the next nominal time, for at most `MAX_PAUSE_SECONDS`."""
 
     name = "enqueue_scheduled_jobs"
     interval_seconds = MAX_PAUSE_SECONDS

@@ -56,7 +56,7 @@ class Term:
 
 
 class DatabaseClock:
-    """The clock of the database, computed from its last answer without a query."""
+    """The clock of the database, computed from the last known time without a query."""
 
     def __init__(self) -> None:
         """Start with the local clock."""

@@ -24,7 +24,7 @@ CLOSELY_SECONDS = 2.0
 
 
 class PromoteDueJobs(Duty):
-    """The duty that promotes due jobs in batches and jobs whose children have ended; it rests until the next due time."""
+    """The duty that promotes due jobs in batches and jobs whose children have ended; it pauses until the next due time."""
 
     name = "promote_due_jobs"
     interval_seconds = MAX_SECONDS

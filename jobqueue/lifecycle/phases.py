@@ -128,7 +128,7 @@ def _begin(job: Job, phase: PhaseState | None, position: int, progress: int, **c
         changes["phase"] = phase.name
         rows = _phases(job=job, name=phase.name).exclude(status=JobPhase.Status.SUCCESS)
         fresh = {"attempts": phase.attempts + 1, "progress": 0, "message": ""}
-        rows = rows.exclude(status=JobPhase.Status.RUNNING, attempts=phase.attempts + 1)  # written already, and its answer was lost
+        rows = rows.exclude(status=JobPhase.Status.RUNNING, attempts=phase.attempts + 1)  # written already, and the response was lost
         if rows.update(status=JobPhase.Status.RUNNING, started_at=Now(), finished_at=None, **fresh):
             record(job, PHASE_STARTED, {"phase": phase.name, "position": position, "attempt": phase.attempts + 1})
     Job.objects.current.filter(pk=job.pk).update(**changes)

@@ -11,7 +11,7 @@ CHANGES = (*QUEUES, *JOBS, *DELIVERIES, "prune")
 
 
 def record(options: dict[str, Any], data: Any) -> None:
-    """Record the answer of a subcommand; subcommands that only show something are not recorded."""
+    """Record the result of a subcommand; subcommands that only show something are not recorded."""
     what, (actor, host) = options["what"], audit.operator()
     verb = f"{what} {options['verb']}" if what == "deliveries" else what
     if what in JOBS:

@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def prune(options: dict[str, Any], tell: Callable[[str], None]) -> tuple[Any, Lines, bool]:
-    """Delete or count the jobs; return the answer as JSON values and as lines, and whether all jobs were handled.
+    """Delete or count the jobs; return the result as JSON values and as lines, and whether all jobs were handled.
 
     `tell` is called with a line about the progress.
     """

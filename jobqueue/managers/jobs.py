@@ -169,7 +169,7 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
     # Claim and lease
 
     def renew(self, leases: Sequence[Lease], lease_seconds: float) -> list[Renewed]:
-        """Renew leases in one statement. Rows that are locked are skipped, and are not in the answer."""
+        """Renew leases in one statement. Rows that are locked are skipped, and are not in the result."""
         return leases_sql.renew(self.database, leases, lease_seconds) if leases else []
 
     def still_ours(self, leases: Iterable[Lease]) -> set[Lease]:

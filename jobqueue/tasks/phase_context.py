@@ -90,7 +90,7 @@ class PhaseContext:
         return None if text is None else json.loads(text)
 
     def checkpoint(self, data: Any) -> None:
-        """Store how far this phase is, immediately, outside of the task's transactions: JSON of at most 1 MB."""
+        """Store the position of this phase in its work before returning, outside of the task's transactions: JSON of at most 1 MB."""
         self.raise_if_cancelled()
         self._in_phase("checkpoint").keep(payload.dumps_checkpoint(data))
         self.raise_if_cancelled()

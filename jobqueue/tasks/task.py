@@ -206,7 +206,7 @@ def task(function: Callable[..., Any] | None = None, /, **given: Any) -> JobTask
 
 
 def pipeline(*, phases: Sequence[Callable[..., Any] | Phase], **given: Any) -> Callable[[Callable[..., Any]], JobTask]:
-    """Declare a module-level function as a pipeline: a task of named phases that run one after the other, each of them once.
+    """Declare a module-level function as a pipeline: a task of named phases that run one after the other, each until it has finished once.
 
     Each phase is called with the context and the job's arguments. The function itself runs last. Its result is the
     job's result; if it is None, the job's result is that of the last phase. The function takes each option of

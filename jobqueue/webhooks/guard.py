@@ -56,15 +56,15 @@ Address = IPv4Address | IPv6Address
 
 
 class ReceiverRefused(Exception):
-    """The reason why messages may not be sent to a receiver."""
+    """The error that messages may not be sent to a receiver, with the reason."""
 
 
 class Unresolved(Exception):
-    """The report that a name has no address at present."""
+    """The error that a name has no address at present."""
 
 
 def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
-    """Return the addresses of a receiver after all of them were checked; raise `Refused` or `Unresolved`."""
+    """Return the addresses of a receiver after all of them were checked; raise `ReceiverRefused` or `Unresolved`."""
     found = _resolve(host, port)
     if is_named(host, allowed):
         return [text for text, _ in found]
@@ -72,7 +72,7 @@ def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
     let_in = [any(address in network for network in inner) for _, address in found]
     for (_, address), is_allowed in zip(found, let_in, strict=True):
         if not is_allowed and is_inside(address):
-            # The address itself would show to viewers of deliveries what names mean inside of this network.
+            # The text omits the address: otherwise, viewers of deliveries could resolve names of this network.
             raise ReceiverRefused(f"{host} has an address that is not public; WEBHOOK_ALLOWED_HOSTS can allow it")
     if port < FIRST_FREE_PORT and port not in PORTS and not all(let_in):
         raise ReceiverRefused(

@@ -161,14 +161,14 @@ def _read(rows: QuerySet[WebhookDelivery], end: End) -> list[WebhookDelivery]:
 
 
 def recent_receivers() -> list[str]:
-    """Return the receivers of the newest messages that answered the last attempt, with any status, the latest last."""
+    """Return the receivers that responded to the last attempt of one of the newest messages, with any status; the latest is last."""
     newest = WebhookDelivery.objects.current.order_by("-pk").values_list("url", "response_status")[:MAX_KNOWN]
     return list(dict.fromkeys(webhook_rules.origin(url) for url, status in reversed(newest) if status is not None))
 
 
 def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
     most = conf.current().webhook_max_attempts
-    if row.attempts >= most + UNWRITTEN_ATTEMPTS:  # the database refuses their results, so the message would be sent without end
+    if row.attempts >= most + UNWRITTEN_ATTEMPTS:  # the database refuses their results, so the message would be sent for ever
         raise ValueError(f"The results of {row.attempts - most} attempts after the last of {most} could not be stored.")
     body, attempts = row.body or body_of(row), row.attempts + 1
     WebhookDelivery.objects.current.filter(pk=row.pk).update(body=body, attempts=attempts, next_attempt_at=until)

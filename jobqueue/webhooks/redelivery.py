@@ -52,7 +52,7 @@ def send_now(delivery_id: int) -> RedeliveryAnswer:
 
 
 def give_up(delivery_id: int) -> RedeliveryAnswer:
-    """End a pending delivery as FAILED; an attempt under way still reaches the receiver, but its answer is not written."""
+    """End a pending delivery as FAILED; an attempt under way still reaches the receiver, but its result is not written."""
     with Job.objects.database.atomic():
         row = _locked(delivery_id)
         reason = NO_SUCH if row is None else "" if row.status == Status.PENDING else ENDED_ALREADY
@@ -92,7 +92,7 @@ def _busy(row: Any, ended: str, *, and_failed: bool = False) -> str:
     """Return why a delivery cannot be sent immediately; empty if it can.
 
     The row does not show whether an attempt is under way. So a delivery that is due within the time of an attempt
-    is left unchanged: otherwise the answer of a running attempt would not be written, and the message would be sent
+    is left unchanged: otherwise the result of a running attempt would not be written, and the message would be sent
     twice.
     """
     if row is None:

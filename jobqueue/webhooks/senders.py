@@ -1,9 +1,9 @@
 """The senders: a bounded number of threads that send messages to receivers and make no queries.
 
-Each receiver (an origin: scheme, host and port) gets at most `MAX_PER_ORIGIN` senders. It gets only one until it has answered once, and
-while its last answer did not come in time. After an answer that did not come in time, a receiver gets no message for a while, which
-doubles each time. `RESERVED` senders serve only receivers that have answered in time. So receivers that never answer do not delay those
-that do, even if there are many and all are new.
+Each receiver (an origin: scheme, host and port) gets at most `MAX_PER_ORIGIN` senders. It gets only one until it has responded once, and
+while its last response did not come in time. After a timeout, a receiver gets no message for a while; this pause doubles with each further
+timeout. `RESERVED` senders serve only receivers that have responded in time. So receivers that never respond do not delay those that do,
+even if there are many and all are new.
 
 The thread that leads the duty claims deliveries, passes them to the senders, and writes the results.
 """
@@ -55,7 +55,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Origin:
-    """What is known of a receiver: whether it has ever answered, and since when it has not; times are monotonic."""
+    """What is known of a receiver: whether it has ever responded, and its timeouts since; times are monotonic."""
 
     has_answered: bool = False
     timeouts: int = 0  # in a row; attempts at the same time count once
@@ -64,7 +64,7 @@ class Origin:
 
     @property
     def is_good(self) -> bool:
-        """Whether its last answer came in time."""
+        """Whether its last response came in time."""
         return self.has_answered and not self.timeouts
 
     def record(self, attempt: Attempt, answer: AttemptResult, now: float) -> None:
@@ -87,7 +87,7 @@ class SenderPool:
         self.hurried = False
         self._attempts: set[Attempt] = set()
         self._hanging: list[Attempt] = []  # their threads hang in the resolution of a name
-        self._origins: dict[str, Origin] | None = None  # the one that answered last is the last; None until the first read
+        self._origins: dict[str, Origin] | None = None  # the one that responded last is the last; None until the first read
         self._claimer = outbox.DeliveryClaimer()
         self._unsigned: set[str] = set()  # queues without a secret that were logged
         self._ended = threading.Event()
@@ -103,7 +103,7 @@ class SenderPool:
         free = MAX_SENDERS - len(self._attempts) - len(self._hanging)
         if free <= 0:
             return 0
-        if self._origins is None:  # else, after each change of the leader, good receivers would wait behind unknown ones
+        if self._origins is None:  # otherwise, after each change of the leader, good receivers would wait behind unknown ones
             self._origins = {one: Origin(has_answered=True) for one in outbox.recent_receivers()}
         now = time.monotonic()
         busy = Counter(attempt.origin for attempt in (*self._attempts, *self._hanging))
@@ -137,7 +137,7 @@ class SenderPool:
         return good, bad + self._give_up()
 
     def end(self, seconds: float) -> list[str]:
-        """Wait up to `seconds` for attempts, write them, and release the rest for a retry; return the receivers that did not answer."""
+        """Wait up to `seconds` for attempts, write them, and release the rest for a retry; return the receivers that did not respond."""
         deadline = time.monotonic() + seconds
         while self._attempts and not self.hurried and (rest := deadline - time.monotonic()) > 0:
             self.collect(min(rest, 0.2))

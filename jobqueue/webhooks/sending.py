@@ -2,8 +2,8 @@
 
 The time limits of HTTP clients apply to each wait: a receiver that sends one byte per second never exceeds them.
 Here, each wait is limited by the rest of the deadline. Proxies of the environment are not used, and redirects are
-not followed, because both lead to addresses that were not checked. Of the answer only the status and
-``Retry-After`` are stored, so that the author of a URL cannot read content inside of this network.
+not followed, because both lead to addresses that were not checked. Of the response only the status
+and ``Retry-After`` are stored, so that the author of a URL cannot read content inside of this network.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _making = threading.Lock()
 
 
 class AttemptResult(NamedTuple):
-    """The result of one attempt; `final` if no other attempt follows, `late` if the receiver did not answer in time."""
+    """The result of one attempt; `final` if no other attempt follows, `late` if the receiver did not respond in time."""
 
     delivered: bool = False
     final: bool = False
@@ -134,7 +134,7 @@ def _header(response: httpcore.Response, name: bytes) -> str | None:
 
 
 def _read_a_little(response: httpcore.Response) -> None:
-    """Read a short answer in full, so that the receiver sees no broken connection; its content is not used."""
+    """Read a short response in full, so that the receiver sees no broken connection; its content is not used."""
     read = 0
     with contextlib.suppress(httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):  # the status is known already
         for part in response.iter_stream():

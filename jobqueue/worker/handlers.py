@@ -38,5 +38,5 @@ def quit_with_dump(first: Callable[[], None] | None = None) -> None:
 
 
 def end_at_once() -> None:
-    """End the process with status 0: before a worker runs, nothing is lost, and the end need not wait for a database without answer."""
+    """End the process with status 0: before a worker runs, nothing is lost, and no database that does not respond can delay the end."""
     sys.exit(0)

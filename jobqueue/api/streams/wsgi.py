@@ -91,7 +91,7 @@ class SyncStream:
                     return
                 part = clock.to_send(client)
                 if part and clock.pings:
-                    # The first write to a vanished client is answered by a reset, and only the next one fails.
+                    # The first write to a vanished client only causes a reset; the next write fails.
                     # So a ping is written in two parts.
                     yield part[:-1]
                     wake.wait(PROBE_SECONDS)

@@ -98,8 +98,8 @@ class _Sender:
 
 
 def _committed(results: Sequence[Any], *, alone: bool) -> Any | None:
-    """Return the answer of the statement if it is committed for certain, else None."""
-    if alone:  # the server sends this answer after the commit; before the commit, it can only report an error
+    """Return the response to the statement if it is committed for certain, else None."""
+    if alone:  # the server sends this response after the commit; before the commit, it can only report an error
         return results[0] if len(results) == 1 and results[0].status == ExecStatus.TUPLES_OK else None
     place = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
     return None if place is None else results[place - 1]

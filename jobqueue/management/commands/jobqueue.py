@@ -85,7 +85,7 @@ def _of_the_database(error: Error) -> str:
     return f"The database does not answer: {str(error).strip()}. Check that it runs, and that DATABASES has its address."
 
 
-# The subcommands: each returns the answer as JSON values and as lines of text, and whether it succeeded.
+# The subcommands: each returns its result as JSON values and as lines of text, and whether it succeeded.
 
 
 def _pause(options: dict[str, Any]) -> tuple[Any, Lines, bool]:

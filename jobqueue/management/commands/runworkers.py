@@ -158,7 +158,7 @@ def _check_processes(options: dict[str, Any]) -> None:
 def _recover(dead: dict[str, int | None]) -> None:
     """Recover the jobs of workers that died when no other worker was left, for up to `RECOVER_SECONDS`.
 
-    It runs in a thread, since the database may not answer.
+    It runs in a thread, since the database may not respond.
     """
     thread = threading.Thread(target=recover_dead, args=(dead,), daemon=True)
     thread.start()
@@ -166,7 +166,7 @@ def _recover(dead: dict[str, int | None]) -> None:
 
 
 def _clock() -> datetime:
-    """Return the time of the database, or the time of this machine if the database does not answer yet."""
+    """Return the time of the database, or the time of this machine if the database does not respond yet."""
     try:
         return overview.clock(Job.objects.database)
     except Error:
@@ -176,7 +176,7 @@ def _clock() -> datetime:
 
 
 def _failed_since(began: datetime, queues: tuple[str, ...]) -> bool:
-    """Return whether jobs have ended in ERROR since `began`; if the database does not answer, return True.
+    """Return whether jobs have ended in ERROR since `began`; if the database does not respond, return True.
 
     The database is queried, since a worker that was replaced or died has not reported its errors.
     """

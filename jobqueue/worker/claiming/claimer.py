@@ -39,7 +39,7 @@ class TenantScan:
 
     cursor: tuple[int, int] | None = None
     head_at: float = 0.0
-    must_continue: bool = False  # past jobs that cannot be taken now, and not at the end yet
+    must_continue: bool = False  # the next claim continues after jobs that cannot be taken now
     busy: frozenset[str] = frozenset()  # the targets of those jobs
 
 

@@ -86,7 +86,7 @@ class Dispatcher(DatabaseService):
         self._lost_track = False
 
     def turn(self) -> float | None:
-        """Claim once for each lane, and begin suspects; return how many seconds to rest."""
+        """Claim once for each lane, and begin suspects; return the seconds to the next turn."""
         if self.failures or self._lost_track:
             self._lost_track = False
             self._give_back_unknown()

@@ -22,8 +22,8 @@ from jobqueue.worker.duties.runner import DutyRunner
 
 ASK_SECONDS = 1.0
 WITHOUT_ASKING_SECONDS = 5.0  # after a statement of questions that failed
-TOGETHER_SECONDS = 0.25  # the duties that are due within this time use the same answers
-IDLE_SECONDS = 60.0  # a thread that rests longer keeps no connection
+TOGETHER_SECONDS = 0.25  # the duties that are due within this time use the same results
+IDLE_SECONDS = 60.0  # a thread that is idle for longer keeps no connection
 
 logger = logging.getLogger("jobqueue")
 

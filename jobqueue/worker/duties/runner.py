@@ -77,7 +77,7 @@ class DutyRunner:
         return now >= self.next_at
 
     def answer(self, now: datetime, answers: Sequence[Any], asked_at: float) -> bool:
-        """Return whether the duty is to run now, by the answers to its questions; if not, plan the next time and count an empty run."""
+        """Return whether the duty is to run now, by the results of its questions; if not, plan the next time and count an empty run."""
         seconds = self.duty.seconds_to_work(now, answers)
         if seconds is not None and seconds <= 0:
             return True
@@ -87,7 +87,7 @@ class DutyRunner:
         return False
 
     def hasten(self, now: datetime, answers: Sequence[Any]) -> bool:
-        """Advance the next run if the answers say that it would find work earlier; return whether it was advanced."""
+        """Advance the next run if the results show that it would find work earlier; return whether it was advanced."""
         seconds = self.duty.seconds_to_work(now, answers)
         at = None if seconds is None else time.monotonic() + max(seconds, 0.0)
         if at is None or at >= self.next_at:

@@ -125,7 +125,7 @@ def _stop_services(parts: Parts) -> bool:
     if parts.tenant_slots is not None:
         parts.tenant_slots.stop()  # no join: it calls code of the project, which may hang
     rest = (parts.duties, parts.heartbeat, parts.announcer, parts.tenant_slots, *parts.finishers)
-    # If the duties could not resign, the database does not answer, and part of the time is used up.
+    # If the duties could not resign, the database does not respond, and part of the time is used up.
     seconds = WRITE_SECONDS if not parts.duties.alive else WRITE_SECONDS / 2
     clean = _stop([service for service in reversed(parts.services) if service not in rest], seconds)
     return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
@@ -144,7 +144,7 @@ def _stop_writing(parts: Parts) -> bool:
 
 
 def _patience(parts: Parts) -> float:
-    """Return how many seconds services that use the database may take to stop: fewer if runs are left, since it may not answer."""
+    """Return how many seconds services that use the database may take to stop: fewer if runs are left, since it may not respond."""
     return HURRIED_SECONDS if len(parts.runs) else WRITE_SECONDS
 
 

@@ -186,7 +186,7 @@ class Supervisor:
         show(self.identity, self.settings, state, services=services, failed_modules=imports.failures(), **seen)
 
     def _say_goodbye(self) -> None:
-        # In a thread, since the database may never answer, and in a daemon, so that the process ends in any case.
+        # In a thread, since the database may never respond, and in a daemon, so that the process ends in any case.
         farewell = threading.Thread(target=say_goodbye, args=(self.identity,), daemon=True)
         farewell.start()
         farewell.join(GOODBYE_SECONDS)

@@ -171,7 +171,7 @@ class Finisher(DatabaseService):
         if gate is None or gate.limits.max_running is not None:
             return None
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
-        if leases:  # the dispatcher refreshes them, too, but may rest for too long to notice a pause of a queue in time
+        if leases:  # the dispatcher refreshes them, too, but can be idle for too long to notice a pause of a queue in time
             gate.refresh_queues()
         return HandOver(LeaseHolder(self._worker_id, self._lease_seconds), leases, gate.served, gate.no_hand_over_queues)
 
