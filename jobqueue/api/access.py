@@ -1,8 +1,9 @@
 """Authentication and permissions of requests: the authenticator, permissions, and the CSRF check of sessions.
 
-A browser attaches cookies, and credentials of the schemes in `AMBIENT`, to every request, including those that a
-page of another site causes. So a request that changes anything needs a CSRF token, unless it has credentials that only
-its sender can have added: an ``Authorization`` header with another scheme, for a user who is not that of the session.
+A browser attaches cookies, and credentials of the schemes in `AMBIENT`, to every request, including those that a page
+of another site causes. So a request that changes anything needs a CSRF token, unless it has credentials that only its
+sender can have added. These are an ``Authorization`` header with another scheme, for a user who is not that of the
+session.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The base classes of duties: objects whose `run_once` is called again and again, does what is due, and returns a report.
 
 A duty knows neither threads nor leadership; the worker that calls `run_once` handles both. A duty that one worker at a time leads runs
-with a fence (see ``duties/leadership.py``): each write transaction that it opens with ``Job.objects.database.atomic()`` first checks that
+with a fence (see ``duties/leadership.py``). Each write transaction that it opens with ``Job.objects.database.atomic()`` first checks that
 the worker still leads, and raises `LeadershipLost` if it does not.
 """
 

@@ -7,8 +7,8 @@ statement. When another worker has acquired the row, a renewal or a resignation 
 
 A holder trusts its term for four fifths of the lease (8 s) after the start of its last good renewal, by its own clock. This is less
 than the time that contenders wait. In any doubt (an error, a late response) it does not lead. This is not sufficient: a process that is
-stopped between reading its clock and writing acts on an old state. So each write transaction of a duty first queries whether the
-term is still valid, and locks the row against takeover, but not against renewal: FOR KEY SHARE conflicts with the FOR UPDATE of a
+stopped between reading its clock and writing acts on an old state. So each write transaction of a duty first queries whether the term
+is still valid. It also locks the row against takeover, but not against renewal: FOR KEY SHARE conflicts with the FOR UPDATE of a
 contender. If a process is stopped in the middle of such a transaction, the database ends the transaction, and with it the lock, after
 5 s. On SQLite, the transaction itself blocks all other writers.
 """

@@ -1,8 +1,8 @@
 """The phases of jobs. They are made together with the job. The run of the job begins and ends them, and they are updated when the job ends.
 
 All writes happen while the job's row is locked. The writes of a run (`open_phases`, `go_on`, `keep_checkpoint`,
-`show`) are guarded by its lease (`guard.py`). Each can be called again with the same values, because the answer
-to a commit can be lost. The end of a phase is stored before the next phase begins.
+`show`) are guarded by its lease (`guard.py`). Each can be called again with the same values, because the
+response to a commit can be lost. The end of a phase is stored before the next phase begins.
 """
 
 from __future__ import annotations

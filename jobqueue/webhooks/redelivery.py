@@ -92,8 +92,8 @@ def _busy(row: Any, ended: str, *, and_failed: bool = False) -> str:
     """Return why a delivery cannot be sent immediately; empty if it can.
 
     The row does not show whether an attempt is under way. So a delivery that is due within the time of an attempt
-    is left unchanged: otherwise the result of a running attempt would not be written, and the message would be sent
-    twice.
+    is left unchanged. Otherwise, the result of a running attempt would not be written, and the message would be
+    sent twice.
     """
     if row is None:
         return NO_SUCH

@@ -1,7 +1,7 @@
 """Forks in tasks: the child of a fork must never return into the code of the worker, where it would run the jobs of its parent.
 
-In a worker process, `watch` makes the child of each fork drop what belongs to its parent: connections and locks (not closed, since the
-parent still uses them), signal handlers, and the log thread. The child is marked, and ends when it leaves the code of the task.
+In a worker process, `watch` makes the child of each fork drop the connections, locks, signal handlers and log thread of its parent.
+The connections are not closed, since the parent still uses them. The child is marked, and ends when it leaves the code of the task.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The claimer claims jobs for one lane at a time, for the tenants in turn, as the claim policy allows.
 
-A claim starts after the key of the last job that was read, the cursor: while an old snapshot is open, dead index entries of claimed rows
-accumulate before it. A claim starts from the head again every 0.1 s, and whenever a scan finds too little: jobs of higher priority,
-late commits and returned jobs lie before the cursor.
+A claim starts after the cursor, which is the key of the last job that was read. The reason is that dead index entries of claimed rows
+accumulate before the cursor while an old snapshot is open. Jobs of higher priority, late commits and returned jobs also lie before the
+cursor. So a claim starts from the head again every 0.1 s, and whenever a scan finds too little.
 
 A claim skips the jobs of a target whose lock another transaction holds, perhaps for as long as that transaction stays open. These jobs
 must not block other jobs: if a claim saw no other jobs, the next claim continues after them at once and leaves those targets out.

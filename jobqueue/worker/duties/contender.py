@@ -1,9 +1,9 @@
 """The thread that contends for duties, renews the terms of this worker, and watches the threads that run its duties.
 
 It runs no duty itself. So a duty that hangs or fails neither stops the renewal of other terms nor keeps its own term for ever. The short
-duties share a thread. If a run in it lasts longer than `SPLIT_SECONDS`, the other short duties continue in a new thread. A duty that has
-completed no run for too long is given up on: its connection is cut, its thread is abandoned, and this worker does not contend for the
-duty for a while. The term of the duty has ended, so the abandoned thread can write nothing more.
+duties share a thread. If a run in it lasts longer than `SPLIT_SECONDS`, the other short duties continue in a new thread. If a duty has
+completed no run for too long, this worker gives it up: it cuts the connection of the duty, abandons its thread, and does not contend for
+the duty for a while. The term of the duty has ended, so the abandoned thread can write nothing more.
 """
 
 from __future__ import annotations

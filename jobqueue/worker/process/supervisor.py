@@ -56,8 +56,8 @@ class Supervisor:
     ) -> None:
         """Build the parts; `settings` may have values of the command line, and `once` ends the worker when no job is left.
 
-        `parent` is the connection to the process that started this worker and replaces it when it ends: after about
-        `max_jobs` jobs, or when the worker uses more than `max_rss_mb` of memory, too.
+        `parent` is the connection to the process that started this worker and replaces it when it ends. The worker
+        also ends after about `max_jobs` jobs, or when it uses more than `max_rss_mb` of memory.
         """
         self.settings = settings or conf.current()
         self.once = once

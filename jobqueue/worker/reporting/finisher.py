@@ -3,8 +3,8 @@
 When a job with a target ends, the next job of the target is handed over to this worker in the same transaction. A slot takes at most
 `MAX_CHAIN` jobs in a row in this way, for at most `CHAIN_SECONDS` since the first was claimed. Other jobs then get the slot.
 
-If many outcomes wait, a second finisher with a second connection writes successes of jobs without a target at the same time: one
-finisher builds its batch while the server executes the statement of the other one.
+If many outcomes wait, a second finisher with a second connection writes successes of jobs without a target at the same time. One
+finisher then builds its batch while the server executes the statement of the other one.
 
 If an outcome cannot be written, the finisher retries with back-off, for at most `LEASES` times the length of a lease. The heartbeat
 renews the lease meanwhile. Then the finisher drops the outcome, the lease runs out, and the job is recovered. A slot counts as busy
@@ -50,8 +50,8 @@ SUCCESS = Status.SUCCESS.value
 class HandOvers(NamedTuple):
     """The policy by which the next job of a target is handed over, and what is called.
 
-    `begin_next` begins a job that was handed over. `result_lost` is called if the result of a commit was lost, `released` with a tenant if
-    its next job was released, so that any worker may claim it.
+    `begin_next` begins a job that was handed over. `result_lost` is called if the result of a commit was lost. `released` is called with a
+    tenant if its next job was released, so that any worker may claim it.
     """
 
     gate: ClaimPolicy

@@ -1,8 +1,8 @@
 """The requests that stop one run, exact against the end of the run.
 
-Other threads can interrupt a run until it is closed. A lock makes that exact: an exception is thrown into the thread only while the
-thread is inside this task, and closing takes back an exception that was thrown but not yet raised. While the task is in a call of its
-context, which may hold a lock that other threads need, a thrown exception is held back until the end of the call.
+Other threads can interrupt a run until it is closed. A lock makes that exact. An exception is thrown into the thread only while the
+thread is inside this task, and closing takes back an exception that was thrown but not yet raised. A call of the context may hold a
+lock that other threads need. So while the task is in such a call, a thrown exception is held back until the call ends.
 
 A time limit stops a run once, with an exception that is an ordinary error. An interrupt stops it for good, and overrides a time limit.
 """

@@ -96,8 +96,8 @@ class Pool:
     def _spawn_missing(self) -> None:
         """Start the missing threads; the caller holds the lock.
 
-        Count the runs that were submitted and have not ended, not the idle threads: a thread that has just taken a run seems idle for a
-        moment, and the next run would wait for it although a slot is free.
+        Count the runs that were submitted and have not ended, not the idle threads. A thread that has just taken a run seems idle for a
+        moment. The next run would then wait for it although a slot is free.
         """
         while self._serving < min(self.size, self._submitted - self._taken_back - self.slots.ended):
             try:

@@ -1,12 +1,12 @@
 """Probation: jobs that were lost with a worker before begin one at a time, so that a job that kills processes can be identified.
 
-Such a job is a suspect. If all suspects of a dead process began again at once, the job that kills would take the innocent jobs with it
-each time, until all have reached `MAX_CRASHES`. Therefore:
+Such a job is a suspect. If all suspects of a dead process began again at once, the job that kills would crash the innocent jobs each
+time, until all have reached `MAX_CRASHES`. Therefore:
 
 - One suspect of a process begins at a time. The next begins when this one has lasted 1 s or has ended.
 - The start of a suspect is written before it begins. If its worker dies before that, the suspect had not begun and is not blamed.
 - A suspect whose next crash would be its last begins last, and only beside suspects that have run for a minute. While it runs, no
-  other suspect begins. So a job that is known to kill takes no innocent job with it to ERROR.
+  other suspect begins. So no innocent job ends in ERROR because of a job that is known to kill.
 - A suspect that would have to wait for a long run is handed back at once, so that it occupies no slot.
 
 This module reads no clock, does not wait, and does not use the database. The dispatcher calls it. Jobs that never crashed are not

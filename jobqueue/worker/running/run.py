@@ -33,7 +33,7 @@ _lease: Callable[[tuple[int, int]], Lease] = partial(tuple.__new__, Lease)  # ha
 
 
 class SlotUse(NamedTuple):
-    """The use of a slot by one target: how often it was handed over to the next job of the target, and since when it is in use."""
+    """The use of a slot by one target: the number of hand-overs to the next job of the target, and the start of the use."""
 
     hand_overs: int
     since: float

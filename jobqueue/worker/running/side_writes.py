@@ -1,9 +1,9 @@
 """Side writes: small transactions that a run needs outside of its task's transactions; a thread with a connection executes them.
 
-The run waits for the response. Several threads or coroutines of a run may request side writes at once: they are executed one after the
-other, in the order of the requests, and none is accepted once the run has ended. A side write may be executed again, since a connection
-can be lost between the commit and its response. It is postponed while another transaction has locked the job's row. A run that is to
-stop waits at most `PATIENCE_SECONDS`.
+The run waits for the response. Several threads or coroutines of a run may request side writes at once. They are executed one after the
+other, in the order of the requests. None is accepted once the run has ended. A side write may be executed again, since a connection can
+be lost between the commit and its response. It is postponed while another transaction has locked the job's row. A run that is to stop
+waits at most `PATIENCE_SECONDS`.
 """
 
 from __future__ import annotations
