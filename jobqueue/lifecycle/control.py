@@ -2,9 +2,9 @@
 
 Each verb is one transaction. It takes the lock of the job's target and waits for it. A target never changes, so
 it is read without a lock. It then locks the row, decides by the status of the **locked** row, moves the job by a
-guarded UPDATE, and settles the target. It settles the target even if the job did not hold it. For example, a job
-was released from its line and is canceled before a worker claims it. It does not hold the target, but the jobs
-behind it wait for it.
+guarded UPDATE, and settles the target: it releases the next job if the target is free. It settles the target
+even if the job did not hold it. For example, a job was released from its line and is canceled before a worker
+claims it. It does not hold the target, but the jobs behind it wait for it.
 
 A job that is not running changes immediately. A running job gets a flag, and its worker interrupts the run when a
 notification or the next heartbeat reports the flag. CANCELED outranks PAUSED: a pause does not replace a cancel

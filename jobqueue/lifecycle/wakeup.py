@@ -22,7 +22,7 @@ OWNER = "owner:{}"
 QUEUES = "queues"
 DUE = "due"
 DUTIES = "duties"
-# Longer than the leader that promotes due jobs can rest: a second, and one more if another short duty blocks the
+# Longer than the leader that promotes due jobs can pause: a second, and one more if another short duty blocks the
 # thread.
 SOON_SECONDS = 3.5
 PAUSE_SECONDS = 0.025
