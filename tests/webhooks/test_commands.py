@@ -12,8 +12,8 @@ from django.utils import timezone
 from jobqueue.core.webhook_rules import shown_url
 from jobqueue.management import webhooks
 from jobqueue.models import Queue, WebhookDelivery
+from tests.command import run, told
 from tests.factories import DeliveryFactory
-from tests.test_command_jobqueue import run, told
 
 pytestmark = pytest.mark.django_db
 URL = "https://example.com/hook?token=hunter2"
