@@ -1,4 +1,4 @@
-"""A tenant's context around its runs and around receivers: where it is entered and left, and contexts that fail."""
+"""A tenant's context around its runs: where it is entered and left, and contexts that fail."""
 
 from __future__ import annotations
 
@@ -6,59 +6,23 @@ import contextlib
 import contextvars
 import dataclasses
 import json
-import logging
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import OperationalError, connection
-from django.dispatch import Signal
-from django.utils import timezone
 
-from jobqueue import signals
-from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.lifecycle.outcome import Kind, Outcome
 from jobqueue.models import Job
-from jobqueue.worker.process.identity import Identity
-from jobqueue.worker.process.maintenance import Maintenance
-from jobqueue.worker.reporting.finisher import Finisher
 from jobqueue.worker.running.executor import execute, execute_async
 from jobqueue.worker.running.loop import Loop
-from jobqueue.worker.running.run import Reason, Runs
-from tests import tasks
-from tests.factories import JobFactory
+from jobqueue.worker.running.run import Reason
 from tests.worker.parts import PATIENCE_SECONDS, Collector, run_of
+from tests.worker.places import Place, steps, tenant
 
-
-class Place:
-    """A project's context that records its calls, and fails as requested."""
-
-    here = threading.local()
-    told: list[tuple[str, str, int]] = []
-    fail_at: dict[tuple[str, str], BaseException] = {}
-    at_exit: Any = None
-
-    def __init__(self, tenant: str) -> None:
-        self.tenant = tenant
-        self._note("make")
-
-    def __enter__(self) -> None:
-        self._note("enter")
-        self.here.tenant = self.tenant
-
-    def __exit__(self, *error: object) -> None:
-        if Place.at_exit is not None:
-            Place.at_exit()
-        self.here.tenant = ""
-        self._note("leave")
-
-    def _note(self, what: str) -> None:
-        if (what, self.tenant) in self.fail_at:
-            raise self.fail_at[what, self.tenant]
-        self.told.append((what, self.tenant, threading.get_ident()))
+pytestmark = pytest.mark.usefixtures("place")
 
 
 class Schema(Place):
@@ -73,54 +37,12 @@ class Schema(Place):
         connection.schema_name = "public"  # type: ignore[attr-defined]
 
 
-def tenant() -> str:
-    return getattr(Place.here, "tenant", "")
-
-
-def steps(what: str = "") -> list[str]:
-    """Return what happened to contexts."""
-    return [f"{step} {name}" for step, name, _ in Place.told if step != "make" and step.startswith(what)]
-
-
-@pytest.fixture(autouse=True)
-def place(settings: Any) -> Iterator[type[Place]]:
-    settings.JOBQUEUE = {"TENANT_CONTEXT": f"{__name__}.Place"}
-    yield Place
-    Place.told, Place.fail_at, Place.at_exit = [], {}, None
-    Place.here.tenant = ""
-
-
 @pytest.fixture
-def schema(settings: Any) -> Iterator[None]:
+def schema(place: Any, settings: Any) -> Iterator[None]:
     settings.JOBQUEUE = {"TENANT_CONTEXT": Schema}
     yield
     if hasattr(connection, "schema_name"):
         del connection.schema_name
-
-
-class Ear:
-    """Keep in whose place a receiver of a signal was called."""
-
-    def __init__(self, signal: Signal) -> None:
-        self.heard: list[str] = []
-        signal.connect(self.hear, weak=False)
-
-    def hear(self, **_: Any) -> None:
-        self.heard.append(tenant())
-
-
-@pytest.fixture
-def listen() -> Iterator[Any]:
-    """Return a function that connects a receiver to a signal; disconnect it at the end."""
-    ears: list[tuple[Signal, Ear]] = []
-
-    def begin(signal: Signal) -> Ear:
-        ears.append((signal, Ear(signal)))
-        return ears[-1][1]
-
-    yield begin
-    for signal, ear in ears:
-        signal.disconnect(ear.hear)
 
 
 def run(task: Any, name: str = "acme") -> Outcome:
@@ -231,7 +153,7 @@ def by_variable(name: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def variable(settings: Any) -> None:
+def variable(place: Any, settings: Any) -> None:
     settings.JOBQUEUE = {"TENANT_CONTEXT": by_variable}
 
 
@@ -423,119 +345,6 @@ def test_a_session_that_the_server_has_ended_meanwhile_is_no_fault_of_the_job() 
     other.close()
     assert run(lambda: 7, "public").result == "7"
     assert steps() == ["enter public", "leave public"]
-
-
-# Around those who listen
-
-
-class Scene:
-    """A finisher that no thread runs."""
-
-    def __init__(self) -> None:
-        self.runs = Runs()
-        self.finisher = Finisher(self.runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None)
-
-    def end(self, *names: str) -> None:
-        """End a run of a job of each tenant, in one batch."""
-        for name in names:
-            job = JobFactory(running=True, tenant=name)
-            ending = run_of(lambda: None, number=job.pk, tenant=name, task="tests.tasks.add")
-            ending.entry = registered(ending)
-            self.runs.add([ending])
-            now = time.monotonic()
-            self.finisher.put(ending, Outcome(ending.lease, Kind.SUCCESS, now, now, result="1"))
-        self.finisher.turn()
-        assert Job.objects.filter(status="SUCCESS").count() == len(names)
-        assert len(self.runs) == 0
-
-
-def registered(run: Any) -> Any:
-    """Return the run's entry with a task that signals can name."""
-    return dataclasses.replace(run.entry, task=tasks.add)
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("name", ["job_settled", "task_finished"])
-def test_receivers_of_an_end_run_in_the_context_of_its_tenant(listen: Any, name: str) -> None:
-    ear = listen(getattr(signals, name))
-    Scene().end("acme", "", "globex")
-    assert ear.heard == ["acme", "", "globex"]
-    assert (steps(), tenant()) == (["enter acme", "leave acme", "enter globex", "leave globex"], "")
-
-
-@pytest.mark.django_db
-def test_receivers_of_a_start_run_in_the_context_of_its_tenant(listen: Any) -> None:
-    ear = listen(signals.task_started)
-    job = JobFactory(running=True, tenant="acme")
-    starting = run_of(lambda: None, number=job.pk, tenant="acme")
-    starting.entry = registered(starting)
-    starting.read_result = lambda run: None  # type: ignore[method-assign]
-    assert execute(starting, hygienic=False).kind is Kind.SUCCESS
-    assert ear.heard == ["acme"]
-
-
-@pytest.mark.django_db
-def test_receivers_of_a_loss_of_a_worker_run_in_the_context_of_the_jobs_tenant(listen: Any) -> None:
-    ear = listen(signals.job_lost)
-    for name in ("acme", "", "globex"):
-        JobFactory(expired=True, tenant=name)
-    sweep(chores())
-    assert ear.heard == ["acme", "", "globex"]
-
-
-@pytest.mark.django_db
-def test_a_log_line_needs_no_context(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    JobFactory(expired=True, tenant="acme")
-    sweep(chores())
-    Scene().end("acme")
-    assert Place.told == []
-    assert len([record for record in caplog.records if record.name == "jobqueue"]) == 2
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("name", ["job_settled", "task_finished"])
-@pytest.mark.parametrize("what", ["make", "enter", "leave"])
-def test_a_context_that_fails_stops_neither_the_finisher_nor_the_signals_of_other_jobs(
-    listen: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str, what: str
-) -> None:
-    ear = listen(getattr(signals, name))
-    Place.fail_at[what, "acme"] = LookupError("no such tenant")
-    monkeypatch.setattr("jobqueue.worker.running.tenancy.hygiene.close_all", lambda: None)  # the test keeps its connection
-    Scene().end("acme", "globex")
-    assert ear.heard[-1] == "globex"
-    assert len(ear.heard) == (2 if what == "leave" else 1)
-    assert any(
-        "a signal of its end was not sent: jobqueue.exceptions.TenantContextFailed: The context of tenant 'acme'" in record.getMessage()
-        for record in caplog.records
-    )
-
-
-@pytest.mark.django_db
-def test_a_context_that_fails_stops_no_recovery(listen: Any, caplog: pytest.LogCaptureFixture) -> None:
-    ear = listen(signals.job_lost)
-    Place.fail_at["enter", "acme"] = LookupError("no such tenant")
-    jobs = [JobFactory(expired=True, tenant=name, recovery="hold") for name in ("acme", "globex")]
-    maintenance = chores()
-    sweep(maintenance)
-    assert (ear.heard, maintenance.errors) == (["globex"], 2)
-    assert f"Job {jobs[0].pk}: a signal of its end was not sent" in caplog.text
-
-
-def chores() -> Maintenance:
-    """Return the maintenance of a process, run only by the test."""
-    return Maintenance(
-        Identity(),
-        show=lambda: None,
-        stuck=lambda: 0,
-        found=lambda: None,
-        on_error=lambda *_: None,
-    )
-
-
-def sweep(maintenance: Maintenance) -> None:
-    """Recover lost jobs as the duty does, and send their signals."""
-    ExpireStaleRunningJobs(lambda: None, maintenance.announce, lambda: 0.0).run_once(timezone.now())
 
 
 def test_a_run_knows_no_context_of_another() -> None:

@@ -1,0 +1,19 @@
+"""Fixtures of several modules: a recorded context of tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.worker.places import Place
+
+
+@pytest.fixture
+def place(settings: Any) -> Iterator[type[Place]]:
+    """Make the recorded context that of the project."""
+    settings.JOBQUEUE = {"TENANT_CONTEXT": "tests.worker.places.Place"}
+    yield Place
+    Place.told, Place.fail_at, Place.at_exit = [], {}, None
+    Place.here.tenant = ""
