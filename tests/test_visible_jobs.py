@@ -25,7 +25,7 @@ from jobqueue.db import eventlog
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
 from jobqueue.models import Job, JobEvent, WebhookDelivery
-from tests.events_stream.test_streams import Listening
+from tests.events_stream.listening import Listening
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db

@@ -12,8 +12,12 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client as Browser
 
+from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
+from jobqueue.models import Job
+from tests.events_stream.listening import ROOT, Listening
 from tests.events_stream.server import Server
+from tests.factories import JobFactory
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +56,31 @@ def start(transactional_db: Any, tmp_path: Path) -> Iterator[Callable[..., Serve
     yield make
     for one in started:
         one.clean_up()
+
+
+@pytest.fixture
+def quick(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the reader query often, and report silence soon."""
+    monkeypatch.setattr(streams, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(streams, "IDLE_POLL_SECONDS", 0.02)
+    settings.JOBQUEUE = {"EVENT_PING_SECONDS": 2}
+
+
+@pytest.fixture
+def listen(browser: Browser) -> Iterator[Callable[..., Listening]]:
+    opened: list[Any] = []
+
+    def make(path: str, client: Browser = browser, **headers: str) -> Listening:
+        opened.append(client.get(path if path.startswith("/") else f"{ROOT}{path}", headers=headers))
+        return Listening(opened[-1])
+
+    yield make
+    for response in opened:
+        response.close()
+    assert len(hub) == 0
+
+
+@pytest.fixture
+def job() -> Job:
+    made: Job = JobFactory(target="customer:7", running=True, task="tests.tasks.add", queue="default")
+    return made
