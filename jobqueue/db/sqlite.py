@@ -21,7 +21,7 @@ FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
 
 
 class SQLite(Database):
-    """SQLite, where it differs."""
+    """The parts of `Database` that are different on SQLite."""
 
     vendor = "sqlite"
     is_sqlite = True

@@ -13,7 +13,7 @@ from jobqueue.retention.events import OldEvents
 EVENTS_SECONDS = 0.5
 # The interval grows with the shortest age. A job may be deleted minutes late, and an idle worker sends fewer statements.
 SHARE_OF_AGE, MAX_SECONDS = 1 / 1000, 600.0
-SHORTER_SECONDS = 10.0  # limit of one run on a database with one writer, where a hook that hangs blocks all other writers
+SHORTER_SECONDS = 10.0  # limit of one run on a database with one writer: there, a hook that hangs blocks all other writers
 
 
 class ApplyRetention(Duty):

@@ -50,7 +50,7 @@ def _definition(row: Schedule) -> tuple[Any, ...]:
 
 
 def enqueue_scheduled(row: Schedule, nominal: datetime | None, own: NextJob | None = None) -> int:
-    """Create the job of a schedule, with the task's own options where the schedule sets none; return the job's number.
+    """Create the job of a schedule and return its number. An option that the schedule does not set is that of the task.
 
     Its metadata have the schedule's name and the nominal time. If an unfinished job has the task's unique key,
     return the number of that job. With `own`, no callable of the task is called; raise `DefinitionChangedError` if
