@@ -1,7 +1,7 @@
 """A statement outside of any transaction, sent in one message with its commit and a notification after it.
 
 A separate notification would reach workers one round trip later. The notification is a separate transaction:
-inside another one, it would serialize the commits of the whole database. This module reads the driver's answers
+inside another one, it would serialize the commits of the whole database. This module reads the driver's results
 itself, because the driver's cursor would discard the rows of the statement if the notification failed.
 """
 
