@@ -1,4 +1,4 @@
-"""Fixtures of several modules: a recorded context of tenants."""
+"""Fixtures of several modules: a recorded context of tenants, and a scene for runs with a time limit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.worker.limited import Scene
 from tests.worker.places import Place
 
 
@@ -17,3 +18,11 @@ def place(settings: Any) -> Iterator[type[Place]]:
     yield Place
     Place.told, Place.fail_at, Place.at_exit = [], {}, None
     Place.here.tenant = ""
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """Make a scene for runs with a time limit; a module with other parts has a scene of its own."""
+    made = Scene()
+    yield made
+    made.close()
