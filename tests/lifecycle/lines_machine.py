@@ -35,7 +35,7 @@ from jobqueue.lifecycle.queues import limit_queue, pause_queue, resume_queue
 from jobqueue.lifecycle.release import release_parked_targets
 from jobqueue.models import Job, Queue
 from tests.events import story
-from tests.lifecycle.machine import repeated_tries
+from tests.lifecycle.rows import repeated_tries
 
 WORKERS = ("worker-1", "worker-2")
 QUEUES = ("a", "b")
