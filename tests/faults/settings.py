@@ -12,7 +12,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "jobqueue", "tests", "tests.faults", "tests.shop"]
 DATABASES: dict[str, Any] = {"default": json.loads(os.environ["FAULTS_DATABASE"])}
 TASKS = {"default": {"BACKEND": "jobqueue.backends.DatabaseBackend", "QUEUES": []}}
-JOBQUEUE: dict[str, Any] = {"TASK_MODULES": ["tests.faults.tasks"], **json.loads(os.environ["FAULTS_JOBQUEUE"])}
+JOBQUEUE: dict[str, Any] = {"TASK_MODULES": ["tests.faults.tasks", "tests.faults.leftovers"], **json.loads(os.environ["FAULTS_JOBQUEUE"])}
 
 if "FAULTS_TWIN" in os.environ:
     # As in two containers: the host name is fixed, and the pid is the same every time.

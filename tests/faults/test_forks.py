@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from tests.faults import tasks
+from tests.faults import leftovers, tasks
 from tests.faults.harness import Workers, job_id, wait_for, wait_until
 from tests.faults.proc import processes
 
@@ -23,7 +23,7 @@ def group_of(pid: int) -> list[int]:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it counts processes in /proc")
 def test_the_child_of_a_task_never_returns_to_the_worker(workers: Workers) -> None:
-    forks = {how: workers.enqueue(tasks.fork, how) for how in ("return", "raise", "exit")}
+    forks = {how: workers.enqueue(leftovers.fork, how) for how in ("return", "raise", "exit")}
     behind = [workers.enqueue(tasks.work) for _ in range(20)]
     worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2).ready()
     assert {how: wait_for(job, "SUCCESS").result for how, job in forks.items()} == {"return": 0, "raise": 1, "exit": 3}
@@ -35,7 +35,7 @@ def test_the_child_of_a_task_never_returns_to_the_worker(workers: Workers) -> No
 
 
 def test_a_child_that_uses_the_database_harms_no_connection_of_its_worker(workers: Workers) -> None:
-    jobs = [workers.enqueue(tasks.query_in_child) for _ in range(8)]
+    jobs = [workers.enqueue(leftovers.query_in_child) for _ in range(8)]
     worker = workers.start(MIN_WORKERS=1, MAX_WORKERS=1).ready()
     behind = [workers.enqueue(tasks.count_rows) for _ in range(8)]
     for job in jobs:
@@ -47,7 +47,7 @@ def test_a_child_that_uses_the_database_harms_no_connection_of_its_worker(worker
 
 
 def test_a_pool_of_children_can_be_ended_and_a_context_is_refused_there(workers: Workers) -> None:
-    ended, refused = workers.enqueue(tasks.end_pool_of_children), workers.enqueue(tasks.use_context_in_child)
+    ended, refused = workers.enqueue(leftovers.end_pool_of_children), workers.enqueue(leftovers.use_context_in_child)
     worker = workers.start(MIN_WORKERS=2, MAX_WORKERS=2).ready()
     assert wait_for(ended, "SUCCESS").result == "ended"
     said = wait_for(refused, "SUCCESS").result
@@ -58,8 +58,8 @@ def test_a_pool_of_children_can_be_ended_and_a_context_is_refused_there(workers:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="it counts processes in /proc")
 def test_no_way_out_of_the_projects_code_leads_a_child_into_the_worker(workers: Workers) -> None:
-    phased = workers.enqueue(tasks.fork_in_phase)
-    jobs = {how: workers.enqueue(tasks.afork, how) for how in ("return", "await", "thread", "sync_to_async")}
+    phased = workers.enqueue(leftovers.fork_in_phase)
+    jobs = {how: workers.enqueue(leftovers.afork, how) for how in ("return", "await", "thread", "sync_to_async")}
     others = [workers.enqueue(tasks.awork, 1) for _ in range(3)]
     worker = workers.start(MIN_WORKERS=8, MAX_WORKERS=8).ready()
     assert {how: wait_for(job, "SUCCESS").result for how, job in jobs.items()} == {"return": 0, "await": 1, "thread": 0, "sync_to_async": 0}
@@ -75,7 +75,7 @@ def test_no_way_out_of_the_projects_code_leads_a_child_into_the_worker(workers: 
 
 
 def test_a_daemon_keeps_nothing_of_a_worker_that_is_killed(workers: Workers) -> None:
-    daemon = workers.enqueue(tasks.leave_a_daemon, 20)
+    daemon = workers.enqueue(leftovers.leave_a_daemon, 20)
     others = sessions()
     worker = workers.start(MIN_WORKERS=1, MAX_WORKERS=1, LEASE_SECONDS=60).ready()
     left = wait_for(daemon, "SUCCESS").result
@@ -104,9 +104,9 @@ def sessions() -> set[int]:
 
 
 def test_time_zone_and_language_of_a_task_do_not_stay_with_its_thread(workers: Workers) -> None:
-    before = workers.enqueue(tasks.place)
-    changing = workers.enqueue(tasks.change_place, "Asia/Tokyo")
-    after = workers.enqueue(tasks.place)
+    before = workers.enqueue(leftovers.place)
+    changing = workers.enqueue(leftovers.change_place, "Asia/Tokyo")
+    after = workers.enqueue(leftovers.place)
     worker = workers.start(MIN_WORKERS=1, MAX_WORKERS=1).ready()
     usual = wait_for(before, "SUCCESS").result
     wait_for(changing, "SUCCESS")

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from jobqueue.models import Job, Worker
-from tests.faults import tasks
+from tests.faults import leftovers, tasks
 from tests.faults.harness import Workers, wait_for
 from tests.faults.witness import Witness
 
@@ -17,13 +17,13 @@ from tests.faults.witness import Witness
 pytestmark = [pytest.mark.faults, pytest.mark.django_db]
 
 BAD: dict[str, tuple[Any, str]] = {
-    "atomic left open": (tasks.leave_atomic_open, "SUCCESS"),
-    "autocommit off": (tasks.autocommit_off, "SUCCESS"),
-    "raw BEGIN": (tasks.raw_begin, "SUCCESS"),
-    "swallowed IntegrityError": (tasks.swallow_integrity_error, "ERROR"),
-    "closed inside atomic": (tasks.close_inside_atomic, "ERROR"),
-    "connection lost": (tasks.lose_connection, "ERROR"),
-    "connection lost quietly": (tasks.lose_connection_quietly, "SUCCESS"),
+    "atomic left open": (leftovers.leave_atomic_open, "SUCCESS"),
+    "autocommit off": (leftovers.autocommit_off, "SUCCESS"),
+    "raw BEGIN": (leftovers.raw_begin, "SUCCESS"),
+    "swallowed IntegrityError": (leftovers.swallow_integrity_error, "ERROR"),
+    "closed inside atomic": (leftovers.close_inside_atomic, "ERROR"),
+    "connection lost": (leftovers.lose_connection, "ERROR"),
+    "connection lost quietly": (leftovers.lose_connection_quietly, "SUCCESS"),
 }
 ROLLED_BACK = {"left open", "autocommit off", "raw begin", "closed inside"}
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jobqueue.models import Worker
-from tests.faults import tasks
+from tests.faults import leftovers, tasks
 from tests.faults.harness import ROOT, WorkerProcess, Workers, job_id, row, state, wait_for, wait_until
 from tests.faults.proc import processes
 
@@ -309,7 +309,7 @@ def test_as_the_first_process_of_a_container_it_leaves_no_zombies(workers: Worke
     inside = workers.start("--processes", "2", prefix=("unshare", "--pid", "--fork", "--kill-child", "--mount-proc"))
     serving(inside, 2)
     first = next(iter(children(inside.pid)))
-    assert wait_for(workers.enqueue(tasks.leave_an_orphan), "SUCCESS").result > 1
+    assert wait_for(workers.enqueue(leftovers.leave_an_orphan), "SUCCESS").result > 1
     orphan = wait_until(lambda: children(first).keys() - {pid for pid in children(first) if not is_orphan(pid)}, "the orphan is its child")
     wait_until(lambda: all(gone_for_good(pid) for pid in orphan), "the orphan has ended, and nothing is left of it")
     os.kill(first, signal.SIGTERM)
