@@ -1,4 +1,4 @@
-"""Fail if a module or a function of `jobqueue` is too long, or if `jobqueue/db` uses banned names beyond its exemption.
+"""Fail if a module of `jobqueue` or `tests`, or a function of `jobqueue`, is too long, or if `jobqueue/db` uses names beyond its exemption.
 
 ruff can exempt only whole files from all banned names. `jobqueue/db` and `jobqueue/conf.py` need only one of them, so this script
 checks the other ones.
@@ -11,7 +11,9 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PACKAGE = CHECKOUT / "jobqueue"
+TESTS = CHECKOUT / "tests"
 MODULE_LINES = 300
+TEST_LINES = 500
 FUNCTION_LINES = 50
 BANNED = {
     "jobqueue/db": {"django.conf.settings", "time.sleep"},
@@ -22,7 +24,11 @@ BANNED = {
 def main() -> int:
     """Print every finding, one per line; return 1 if there is one."""
     findings = [finding for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts for finding in check(path)]
-    print("\n".join(findings) or f"Modules have at most {MODULE_LINES} lines, functions at most {FUNCTION_LINES}.")
+    lengths = {path.relative_to(CHECKOUT): len(path.read_text().splitlines()) for path in sorted(TESTS.rglob("*.py"))}
+    findings += [
+        f"{name}: {lines} lines, allowed are {TEST_LINES}: split it by subject." for name, lines in lengths.items() if lines > TEST_LINES
+    ]
+    print("\n".join(findings) or f"Modules have at most {MODULE_LINES} lines, functions {FUNCTION_LINES}, modules of tests {TEST_LINES}.")
     return 1 if findings else 0
 
 
