@@ -1,4 +1,4 @@
-"""Calls of the project's code from a thread that must not wait for it."""
+"""Calls to the project's code from a thread that must not wait for it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from jobqueue.declared.registry import RegisteredTask
 
 
 def mask_of(row: Any) -> Mask:
-    """Return the mask of a job or a schedule that was read whole; it is created once for each row object."""
+    """Return the mask of a job or a schedule that was read with all columns; it is created once for each row object."""
     found: Mask | None = row.__dict__.get("_mask")
     if found is None:
         entry = declared(row.task)

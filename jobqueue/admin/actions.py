@@ -28,7 +28,7 @@ from jobqueue.admin.verbs import DELETE, VERBS, Verb
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.models import Job
 
-MAX_AT_ONCE = 500  # each job is a transaction, and a field of the confirmation's form, of which Django accepts 1000
+MAX_AT_ONCE = 500  # each job needs a transaction, and a field in the confirmation form; Django accepts at most 1000 fields
 UNSELECTED = ("", "0", "false", "False")
 
 Action = Callable[["ActingAdmin", HttpRequest, QuerySet[Job]], HttpResponse | None]
@@ -42,7 +42,7 @@ def action_of(verb: Verb) -> Action:
 
     act.__name__ = verb.name
     act.short_description = verb.label  # type: ignore[attr-defined]
-    # Not "delete": that is Django's own deletion, which does not know targets, and is rejected.
+    # Not "delete": that is Django's own deletion, which does not know about targets, and is rejected.
     act.allowed_permissions = ("delete_job" if verb is DELETE else verb.name,)  # type: ignore[attr-defined]
     return act
 
@@ -127,7 +127,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         return self.back(request, None if gone else job.pk)
 
     def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:
-        """Redirect to the page of the button: that of a job, or the list if there is none."""
+        """Redirect to the page of a job, or to the list if `job_id` is None."""
         name, args = ("change", [job_id]) if job_id is not None else ("changelist", [])
         return HttpResponseRedirect(reverse(f"admin:jobqueue_job_{name}", args=args, current_app=self.admin_site.name))
 

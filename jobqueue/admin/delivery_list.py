@@ -71,7 +71,7 @@ class RetriedFilter(SimpleListFilter):
 
 
 def search(queryset: QuerySet[WebhookDelivery], text: str) -> QuerySet[WebhookDelivery]:
-    """Return the deliveries of the job with this number, by an index."""
+    """Return the deliveries of the job with this number, using an index."""
     wanted = text.strip()
     if not wanted:
         return queryset
@@ -80,7 +80,7 @@ def search(queryset: QuerySet[WebhookDelivery], text: str) -> QuerySet[WebhookDe
 
 
 class DeliveryChangeList(ChangeList):
-    """The list without the messages themselves; filters without an index search only the newest deliveries."""
+    """The list, without reading the columns `body` and `facts`; filters without an index search only the newest deliveries."""
 
     newest_only = False
 

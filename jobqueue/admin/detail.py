@@ -86,7 +86,7 @@ class JobPage:
 
 
 def job_page(job: Job) -> JobPage:
-    """Return the data of the page of a job that was read whole."""
+    """Return the data of the page of a job that was read with all columns."""
     now = columns.now_of(job)
     mask = mask_of(job)
     events, older = timeline(job, mask=mask)

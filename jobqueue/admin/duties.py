@@ -110,7 +110,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
 
     @admin.display(description="did")
     def did(self, row: BackgroundJobLease) -> str:
-        """Return how many items the last run handled, and all runs."""
+        """Return how many items the last run handled, and how many all runs have handled."""
         found = _leader_of(row)
         return f"{found.last_items:,} (of {found.items:,} in {plural(found.runs, 'run')})"
 

@@ -112,7 +112,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         return ", ".join(queue_webhook(queue.pk).events) or DEFAULT_EVENTS
 
     def may_set_webhook(self, request: HttpRequest) -> bool:
-        """Return whether the user may set a queue's webhook; only then is the URL shown whole."""
+        """Return whether the user may set a queue's webhook; only then is the full URL shown."""
         return request.user.has_perm("jobqueue.set_webhook_queue")
 
     def is_hidden(self, request: HttpRequest, name: str) -> bool:

@@ -159,7 +159,7 @@ class ScheduleAdmin(Base[Schedule]):
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> Any:
         """Remove the bulk deletion: each deletion is confirmed on the schedule's own page."""
-        # Django 6.1 passes it, older versions do not know it
+        # Django 6.1 passes it; older versions do not have this parameter
         more = {} if action_location is None else {"action_location": action_location}
         return {name: action for name, action in super().get_actions(request, **more).items() if name != "delete_selected"}
 

@@ -6,7 +6,7 @@ bool, int, finite float, str, sequences (stored as lists) and mappings with str 
 of subclasses are accepted if they equal their stored form. PostgreSQL does not keep the order of the keys of a
 mapping and the sign of -0.0, because jsonb has neither.
 
-The usual small value costs one check of its types and one call of the encoder. Only if that check finds a problem
+The usual small value costs one check of its types and one call to the encoder. Only if that check finds a problem
 does a second, slow walk search for its place, so that the error can name it. Errors never show values, because these
 may be secrets.
 """

@@ -99,7 +99,7 @@ class Rules:
 
 
 def rules(name: str, general: Any, by_queue: Mapping[str, Mapping[str, Any]] | None) -> Rules:
-    """Return the rules of the setting `name` from its value and the values for single queues. The caller has checked all of them."""
+    """Return the rules of the setting `name` from its value and the values for individual queues. The caller has checked all of them."""
     own = {queue: _times(said[name]) for queue, said in (by_queue or {}).items() if name in said}
     return Rules(_times(USUAL[name] if general is None else general), own)
 

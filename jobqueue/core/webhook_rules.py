@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from jobqueue.core import event_names as names
 
-# Webhooks about webhooks would cause further ones without end, and progress is too frequent.
+# Webhooks about webhooks would cause more webhooks without end, and progress is too frequent.
 EVENTS = names.SENDABLE
 PACKAGES = ("httpx", "httpcore", "certifi", "standardwebhooks")
 MAX_URL = 2000

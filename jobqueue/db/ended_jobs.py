@@ -1,6 +1,6 @@
 """The statements that read jobs that have ended, from the oldest on, and count recent ends.
 
-Each reads a bounded number of rows by an index, even if the statistics are wrong. The callers filter the rows.
+Each reads a bounded number of rows using an index, even if the statistics are wrong. The callers filter the rows.
 """
 
 from __future__ import annotations

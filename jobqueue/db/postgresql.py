@@ -131,7 +131,7 @@ class PostgreSQL(Database):
 
     @contextlib.contextmanager
     def prefer_index(self) -> Iterator[None]:
-        """Make the statements inside find their rows by an index.
+        """Make the statements inside find their rows using an index.
 
         Without statistics, the planner expects a few hundred keys to be half a table.
         """

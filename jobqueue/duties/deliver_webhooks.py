@@ -18,7 +18,7 @@ from jobqueue.webhooks import outbox
 from jobqueue.webhooks.senders import SenderPool
 
 PAUSE_SECONDS = 0.5
-# After `QUIET_SECONDS` without a delivery, the question of the duty, which the worker sends each second, wakes its thread.
+# After `QUIET_SECONDS` without a delivery, the question of the duty, which the worker sends every second, wakes its thread.
 QUIET_SECONDS, QUIET_PAUSE_SECONDS = 60.0, 30.0
 # After a notification, poll closely for this long: deliveries that follow at once come without a notification.
 CLOSELY_SECONDS = 1.0

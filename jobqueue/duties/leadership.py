@@ -6,8 +6,8 @@ the clock of the database. Contenders read all rows with one plain query, and ac
 statement. When another worker has acquired the row, a renewal or a resignation of the old holder changes nothing.
 
 A holder trusts its term for four fifths of the lease (8 s) after the start of its last good renewal, by its own clock. This is less
-than the time that contenders wait. In any doubt (an error, a late response) it does not lead. This is not sufficient: a process that is
-stopped between reading its clock and writing acts on an old state. So each write transaction of a duty first queries whether the term
+than the time that contenders wait. If in doubt (an error, a late response), it does not lead. This is not sufficient: a process that is
+stopped between reading its clock and writing acts on outdated state. So each write transaction of a duty first queries whether the term
 is still valid. It also locks the row against takeover, but not against renewal: FOR KEY SHARE conflicts with the FOR UPDATE of a
 contender. If a process is stopped in the middle of such a transaction, the database ends the transaction, and with it the lock, after
 5 s. On SQLite, the transaction itself blocks all other writers.
@@ -33,7 +33,7 @@ class Term:
     """One term of leadership of one duty, as its holder sees it."""
 
     def __init__(self, holder: str, name: str, acquired_at: datetime, began: float, metadata: dict[str, Any]) -> None:
-        """Begin a term; `began` is the monotonic time before the acquisition was sent, `metadata` that of the earlier terms."""
+        """Begin a term; `began` is the monotonic time before the acquisition was sent, `metadata` is what the earlier terms stored."""
         self.holder, self.name, self.acquired_at, self.metadata = holder, name, acquired_at, metadata
         self.began = self.renewed = began
         self.ended = False
@@ -81,7 +81,7 @@ class Leadership:
         self.clock = DatabaseClock()
 
     def contend(self, names: Collection[str]) -> list[Term]:
-        """Read the leases of all duties, and begin a term for each of these that is free; return the new terms."""
+        """Read the leases of all duties, and begin a term for each duty in `names` that is free; return the new terms."""
         states, now = BackgroundJobLease.objects.duty_states()
         if now is not None:
             self.clock.set(now)
@@ -96,7 +96,7 @@ class Leadership:
     def _compare(self, states: Collection[DutyState]) -> None:
         """End terms that other workers have taken over, and resign from terms that this worker holds without knowing it.
 
-        It does not know a term if the response to the acquisition was lost with the connection.
+        It does not know of a term if the response to the acquisition was lost with the connection.
         """
         by_name = {one.name: one for one in states}
         for name, term in self.terms.items():
@@ -114,7 +114,7 @@ class Leadership:
     def _acquire(self, names: Collection[str]) -> list[Term]:
         began = time.monotonic()
         taken = BackgroundJobLease.objects.acquire(self.holder, names)
-        for one in taken.values():  # if there was no row before, the query has returned no time
+        for one in taken.values():  # `duty_states` returns no time if the table was empty
             self.clock.set(one.acquired_at)
         new = [Term(self.holder, name, one.acquired_at, began, one.metadata) for name, one in taken.items()]
         self.terms.update({term.name: term for term in new})

@@ -25,7 +25,7 @@ ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "releas
 
 
 def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict[str, Any]:
-    """Return the report on a job whose row was read whole; tracebacks only if they are requested.
+    """Return the report on a job whose row was read with all columns; tracebacks only if they are requested.
 
     The first `most` characters of each value are shown. Durations end at the database's time if the job was read
     with it (``annotate(now=Now())``).

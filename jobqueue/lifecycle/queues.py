@@ -1,7 +1,7 @@
 """Pause, resume, limit and forget queues.
 
 A pause or a limit is stored in a row, so it survives restarts and applies to every worker on every machine.
-Workers read the rows each second, and immediately when they are notified of a change.
+Workers read the rows every second, and immediately when they are notified of a change.
 """
 
 from __future__ import annotations

@@ -193,9 +193,9 @@ def onward(found: Sequence[EndedJob], first: EndedJob) -> Sequence[EndedJob]:
 def call(
     hook: Hook | None, jobs: Sequence[EndedJob], name: str, pace: Pace, prepare: Callable[[Sequence[EndedJob]], object] = lambda jobs: None
 ) -> list[EndedJob]:
-    """Call a hook with each job, read whole one at a time, until the time is up; return those that were reached, at least one.
+    """Call a hook with each job, read with all columns, one at a time, until the time is up; return those that were reached, at least one.
 
-    `prepare` is called with each job before. Each call of the hook has a savepoint: an exception, even SystemExit,
+    `prepare` is called with each job before. Each call to the hook has a savepoint: an exception, even SystemExit,
     rolls back only that call.
     """
     if hook is None:

@@ -1,4 +1,4 @@
-"""The claim policy of a process: which queues and tenants it may claim for. It reads this again each second, or when notified."""
+"""The claim policy of a process: which queues and tenants it may claim for. It reads this again every second, or when notified."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class ClaimPolicy:
         return tuple(found)
 
     def is_partial(self, scope: Scope) -> bool:
-        """Return whether a scope has only a part of the tenant's queues, so that the next scope has further ones."""
+        """Return whether a scope has only a part of the tenant's queues, so that the next scope has other queues."""
         return scope.tenant in self._after
 
     @property

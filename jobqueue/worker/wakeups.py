@@ -1,4 +1,4 @@
-"""Signals between the parts of one worker process. A part sends a signal, and need not know the parts that receive it.
+"""Signals between the parts of one worker process. A part sends a signal, and need not know about the parts that receive it.
 
 The receivers are called in the thread that sets the signal, so they must return at once.
 """

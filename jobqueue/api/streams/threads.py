@@ -12,7 +12,7 @@ from jobqueue.core.texts import exception_summary
 from jobqueue.db import let_go
 from jobqueue.exceptions import is_for_the_process
 
-# Separate kinds, so that the first data of streams never delay the end of a stream whose user has lost the
+# Separate pools: queries for new streams must not delay the check that ends the stream of a user who has lost the
 # permission.
 THREADS = {"query": 2, "check": 1}
 Answer = TypeVar("Answer")

@@ -77,7 +77,7 @@ def _prepare(connection: Any, sql: str, number: int) -> bytes | None:
 
 
 def _called(raw: Any, name: bytes, params: Sequence[Any]) -> bytes | None:
-    """Return the call of a plan, or None if the driver must adapt or refuse a parameter."""
+    """Return the statement that executes a plan, or None if the driver must adapt or refuse a parameter."""
     values = []
     for value in params:
         if type(value) is int:

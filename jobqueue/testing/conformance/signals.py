@@ -18,7 +18,7 @@ NAMES = ("task_enqueued", "task_started", "task_finished")
 
 
 class Heard(NamedTuple):
-    """A call of a receiver: the signal, its arguments, and the status of the result at that time."""
+    """A call to a receiver: the signal, its arguments, and the status of the result at that time."""
 
     name: str
     sender: Any

@@ -58,7 +58,7 @@ class Worker:
     kill_at: float | None = None
     killed: bool = False
     leaves: str = ""
-    culprit: int | None = None  # the job because of which the process is killed
+    culprit: int | None = None  # the overdue job for which the process is killed
     board: Board | None = None
     crashes: int = 0  # how often in a row the process died soon after its start
     finished: bool = False  # no job was left to do
@@ -91,9 +91,9 @@ class Worker:
         return f"Worker process {self.number}"
 
     def overdue(self, now: float, times: Times) -> int | None:
-        """Return the job because of which a silent process must be killed; None if there is none.
+        """Return the overdue job for which a silent process must be killed; None if there is none.
 
-        Its time limit has been over for `overdue_seconds`, and the process has sent nothing for `hard_seconds`.
+        The job exceeded its time limit more than `overdue_seconds` ago, and the process has sent nothing for `hard_seconds`.
         """
         at, job_id = self.board.read() if self.board is not None else (0.0, 0)
         return job_id if at and now - at > times.overdue_seconds and now - self.last_message_at > times.hard_seconds else None

@@ -14,7 +14,7 @@ MAX_BYTES = 65_536
 
 # Messages of the parent
 STOP = "stop"  # sent once for each signal that the parent got
-DEAD = "dead"  # identities of dead workers whose jobs must be recovered, each with the job because of which it was killed, or null
+DEAD = "dead"  # identities of dead workers whose jobs must be recovered, each with the overdue job for which it was killed, or null
 # Messages of the worker
 REPORTS = "reports"  # the process runs the main function of a worker
 SERVES = "serves"  # its identity, when it begins to claim jobs
@@ -41,7 +41,7 @@ class ProcessLink:
         return self._socket.fileno()
 
     def send(self, kind: str, value: Any = None) -> bool:
-        """Send a message; return False if it was not sent: the other side is gone, or the buffer is full since it does not read."""
+        """Send a message; return False if the other side is gone, or the buffer is full because the other side does not read."""
         line = json.dumps([kind, value]).encode() + b"\n"
         try:
             return self._socket.send(line) == len(line)

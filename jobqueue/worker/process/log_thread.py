@@ -71,7 +71,7 @@ class LogThread:
             logging.lastResort = self._last_resort
 
     def put(self, write: Callable[[Any], Any], value: Any) -> None:
-        """Queue a call of `write(value)`, which the thread makes in the context of the caller; drop it if the queue stays full."""
+        """Queue a call to `write(value)`, which the thread makes in the context of the caller; drop it if the queue stays full."""
         if self._direct:
             write(value)
         elif len(self._queue) < MAX_RECORDS or self._wait_for_room():

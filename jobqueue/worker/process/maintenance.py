@@ -66,7 +66,7 @@ class Maintenance(DatabaseService):
     def recover(self, owners: Mapping[str, int | None]) -> None:
         """Recover the jobs of dead workers in the next turn. Call it from any thread.
 
-        Each identity maps to the job because of which the worker was killed, or to None.
+        Each identity maps to the overdue job for which the worker was killed, or to None.
         """
         self._culprits |= owners
         self._dead |= dict.fromkeys(owners)

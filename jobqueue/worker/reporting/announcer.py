@@ -57,12 +57,12 @@ class Announcer(Service):
 
     @property
     def busy_seconds(self) -> float:
-        """The seconds since the present call of a receiver began; 0 between calls."""
+        """The seconds since the present call to a receiver began; 0 between calls."""
         began = self._call_began
         return 0.0 if began is None else time.monotonic() - began
 
     def put(self, send: Send, items: Iterable[Any], read: Read | None = None, patience: float = 0.0) -> None:
-        """Queue one call of `send` for each item; drop an item if the queue is full for `patience` seconds. Call it from any thread."""
+        """Queue one call to `send` for each item; drop an item if the queue is full for `patience` seconds. Call it from any thread."""
         deadline = time.monotonic() + patience
         for item in items:
             if len(self._queue) >= MAX_WAITING and not self._wait_for_room(deadline):

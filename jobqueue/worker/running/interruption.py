@@ -1,7 +1,7 @@
 """The requests that stop one run, exact against the end of the run.
 
 Other threads can interrupt a run until it is closed. A lock makes that exact. An exception is thrown into the thread only while the
-thread is inside this task, and closing takes back an exception that was thrown but not yet raised. A call of the context may hold a
+thread is inside this task, and closing takes back an exception that was thrown but not yet raised. A call to the context may hold a
 lock that other threads need. So while the task is in such a call, a thrown exception is held back until the call ends.
 
 A time limit stops a run once, with an exception that is an ordinary error. An interrupt stops it for good, and overrides a time limit.
@@ -132,7 +132,7 @@ class Interruption:
         return kind(MESSAGES[self.reason])
 
     def due(self) -> BaseException | None:
-        """Return the exception with which a call of the context is to end: the interrupt, or the time limit if it is over by now."""
+        """Return the exception with which a call to the context must end: the interrupt, or the time limit if it is over by now."""
         return self.interruption() or (exceeded(self.limit) if self._owed else None)
 
     def shield(self) -> Shield:

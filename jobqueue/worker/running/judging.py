@@ -82,12 +82,12 @@ def success(run: Run) -> Outcome:
     if progress is not None:
         outcome.message = progress.message
     if run.place and outcome.message is None:
-        outcome.message = ""  # the row said that the run did not stop; its end clears that text
+        outcome.message = ""  # the message of the row said that the run did not stop; the end of the run clears it
     return outcome
 
 
 def raised(run: Run, whole: BaseException) -> Outcome:
-    """Return the outcome of a run that raised; the exception in it that steers the run decides."""
+    """Return the outcome of a run that raised; if it raised a group, the exception that `groups.decisive` finds in it decides."""
     found, shown = groups.decisive(whole, stopping=run.reason is not None)
     if stops(run, found):
         return interrupted(run)
@@ -175,7 +175,7 @@ def stops(run: Run, error: BaseException | None) -> bool:
 
 
 def limited(run: Run, error: BaseException) -> BaseException:
-    """Return the exception of a task; if it shows that the run obeyed its time limit, return that of the time limit with its full text."""
+    """Return the exception of a task, or a `TimeLimitExceeded` with its full text if the run stopped because of its time limit."""
     if not run.expired or stops(run, error):
         return error
     is_canceled = isinstance(error, asyncio.CancelledError) and run.entry is not None and run.entry.is_async

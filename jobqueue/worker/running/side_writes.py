@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class SideWrite(Generic[T]):
-    """A call of `work` that waits for a thread; `future` receives the result."""
+    """A call to `work` that waits for a thread; `future` receives the result."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         """Store the function to call."""
