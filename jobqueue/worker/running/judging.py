@@ -87,7 +87,7 @@ def success(run: Run) -> Outcome:
 
 
 def raised(run: Run, whole: BaseException) -> Outcome:
-    """Return the outcome of a run that raised; if it raised a group, the exception that `groups.decisive` finds in it decides."""
+    """Return the outcome of a run that raised `whole`; the exception that `groups.decisive` finds in it decides."""
     found, shown = groups.decisive(whole, stopping=run.reason is not None)
     if stops(run, found):
         return interrupted(run)
