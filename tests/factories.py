@@ -126,5 +126,5 @@ class DeliveryFactory(WithTraits):
             status="DELIVERED", attempts=1, finished_at=ahead(), response_status=204, body='{"type": "job.completed"}'
         )
         failed = factory.Trait(
-            status="FAILED", attempts=11, finished_at=ahead(), response_status=500, error="the receiver answered 500", body="{}"
+            status="FAILED", attempts=11, finished_at=ahead(), response_status=500, error="the receiver returned status 500", body="{}"
         )

@@ -44,7 +44,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
         cells.receiver,
         cells.attempts,
         cells.next_attempt,
-        cells.answer,
+        cells.last_response,
     )
     sortable_by = (cells.number,)  # type: ignore[assignment]  # no other order has an index
     list_filter = (delivery_list.StatusFilter, delivery_list.EventFilter, delivery_list.RetriedFilter, EndedFilter)
@@ -117,7 +117,7 @@ def _rows(delivery: WebhookDelivery) -> list[Row]:
         Row("Receiver", excerpt(shown_url(delivery.url))),
         Row("Message id", str(delivery.message_id)),
         Row("Attempts", str(delivery.attempts)),
-        Row("Last answer", "none" if delivery.response_status is None else f"status {delivery.response_status}"),
+        Row("Last response", "none" if delivery.response_status is None else f"status {delivery.response_status}"),
         *(Row(name, moment(when, now)) for name, when in times if when is not None),
     ]
 

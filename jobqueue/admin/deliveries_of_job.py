@@ -11,7 +11,7 @@ from jobqueue.admin import delivery_columns as cells
 from jobqueue.webhooks.redelivery import of_job
 
 MOST = 10
-CELLS = (cells.status, cells.event, cells.receiver, cells.attempts, cells.next_attempt, cells.answer)
+CELLS = (cells.status, cells.event, cells.receiver, cells.attempts, cells.next_attempt, cells.last_response)
 
 
 def context(request: HttpRequest, job_id: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from jobqueue.core.webhook_rules import shown_url
 from jobqueue.models import WebhookDelivery
 
 BRIEF_URL = 80
-MAX_ANSWER = 160
+MAX_ERROR = 160
 KINDS = {"PENDING": "pending", "DELIVERED": "success", "FAILED": "error"}
 
 
@@ -74,14 +74,14 @@ def next_attempt(delivery: WebhookDelivery) -> SafeString | str:
     return format_html('<span class="jq-quiet">ended {}</span>', ago(delivery.finished_at, now)) if delivery.finished_at else NOTHING
 
 
-@admin.display(description="last answer")
-def answer(delivery: WebhookDelivery) -> SafeString | str:
+@admin.display(description="last response")
+def last_response(delivery: WebhookDelivery) -> SafeString | str:
     """Return the result of the last attempt: the status of the response, and the error."""
-    said = prose(delivery.error, MAX_ANSWER).strip().partition("\n")[0]
+    said = prose(delivery.error, MAX_ERROR).strip().partition("\n")[0]
     if delivery.response_status is None and not said:
         return NOTHING
     code = "" if delivery.response_status is None else str(delivery.response_status)
     # The text of an error usually contains the number.
     code = "" if said and code and code in said else code
     kind = "error" if said else "success"
-    return format_html('<span class="jq-answer jq-answer-{}">{}</span>', kind, " ".join(part for part in (code, said) if part))
+    return format_html('<span class="jq-response jq-response-{}">{}</span>', kind, " ".join(part for part in (code, said) if part))

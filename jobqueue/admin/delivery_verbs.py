@@ -132,7 +132,7 @@ def action_of(verb: Verb) -> Any:
     return act
 
 
-CONFIRMED_CELLS = (cells.status, cells.event, cells.job, cells.receiver, cells.attempts, cells.answer)
+CONFIRMED_CELLS = (cells.status, cells.event, cells.job, cells.receiver, cells.attempts, cells.last_response)
 
 
 class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):

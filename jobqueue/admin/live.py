@@ -28,7 +28,7 @@ class LiveAdmin(TargetsAdmin):
 
     def events_address(self, job: Job) -> str:
         """Return the URL of a job's stream; empty if the settings allow none."""
-        if not response.are_served():
+        if not response.streams_enabled():
             return ""
         return reverse("admin:jobqueue_job_events", args=[job.pk], current_app=self.admin_site.name)
 

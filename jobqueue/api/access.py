@@ -29,7 +29,7 @@ def session_user(request: HttpRequest) -> Any:
     return user if user is not None and user.is_authenticated else None
 
 
-def authenticated(request: HttpRequest) -> Any:
+def authenticate(request: HttpRequest) -> Any:
     """Return the active user who sends the request; reject an unknown one."""
     authenticator = conf.api_authenticator()
     try:
@@ -51,13 +51,13 @@ def check_permissions(user: Any, names: Sequence[str]) -> None:
 
 def check_csrf(request: HttpRequest, user: Any) -> None:
     """Reject a request that changes something and that another site may have forged."""
-    if request.method in SAFE_METHODS or (_has_token(request) and not _is_of_session(request, user)):
+    if request.method in SAFE_METHODS or (_has_explicit_credentials(request) and not _is_of_session(request, user)):
         return
     if reason := _Csrf(_no_view).reason(request):
         raise ApiError(403, f"The CSRF check failed: {reason} Send the cookie's token in the header X-CSRFToken.", code="csrf_failed")
 
 
-def _has_token(request: HttpRequest) -> bool:
+def _has_explicit_credentials(request: HttpRequest) -> bool:
     scheme = request.headers.get("Authorization", "").strip().partition(" ")[0].lower()
     return bool(scheme) and scheme not in AMBIENT
 

@@ -23,7 +23,7 @@ from django.urls import URLPattern, path, re_path
 from jobqueue import conf, db
 from jobqueue.api import access, audit
 from jobqueue.api.endpoint import Endpoint
-from jobqueue.api.responses import ApiError, answer
+from jobqueue.api.responses import ApiError, json_response
 from jobqueue.api.streams import limits
 from jobqueue.exceptions import JobDoesNotExist
 
@@ -88,7 +88,7 @@ class _View:
         user = None
         if not endpoint.public:
             try:
-                user = access.authenticated(request)
+                user = access.authenticate(request)
                 access.check_permissions(user, endpoint.permissions)
                 access.check_csrf(request, user)
             except ApiError as problem:
@@ -103,7 +103,7 @@ class _View:
             if request.method not in access.SAFE_METHODS and getattr(problem, "status", 404) != 409:
                 audit.record_invalid(request, user, str(problem))
             raise
-        return reply if isinstance(reply, HttpResponseBase) else answer(reply[1], reply[0])
+        return reply if isinstance(reply, HttpResponseBase) else json_response(reply[1], reply[0])
 
 
 def _failed(request: HttpRequest, error: BaseException) -> HttpResponse:

@@ -42,10 +42,10 @@ class ApiError(Exception):
 
     def response(self) -> JsonResponse:
         """Return the error as a JSON response."""
-        return answer(self.body, self.status, self.headers)
+        return json_response(self.body, self.status, self.headers)
 
 
-def answer(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> JsonResponse:
+def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> JsonResponse:
     """Return a JSON response with the headers that all responses have."""
     made = JsonResponse(body, _Encoder, status=status)
     made.headers["Cache-Control"] = "no-store, private"

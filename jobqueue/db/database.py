@@ -20,7 +20,7 @@ from jobqueue.core.targets import Target
 from jobqueue.db import fence
 from jobqueue.db.times import nearest
 
-AHEAD = {"run_in": "run_at", "expires_in": "expires_at"}
+RELATIVE_TIME_COLUMNS = {"run_in": "run_at", "expires_in": "expires_at"}
 """The columns that are given as a number of seconds from now, by the names of the parameters."""
 
 
@@ -188,8 +188,8 @@ class Database:
         return nearest(column, self.vendor)
 
     def placeholder(self, name: str) -> str:
-        """Return the placeholder of a column. For the columns of `AHEAD` the parameter is a time from now on."""
-        return self.seconds_from_now if name in AHEAD else "%s"
+        """Return the placeholder of a column. For the columns of `RELATIVE_TIME_COLUMNS`, the parameter is a time relative to now."""
+        return self.seconds_from_now if name in RELATIVE_TIME_COLUMNS else "%s"
 
     def among(self, ids: Sequence[int]) -> tuple[str, list[Any]]:
         """Return the condition that the primary key is one of these, and its parameters."""

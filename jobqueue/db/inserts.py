@@ -11,7 +11,7 @@ from jobqueue import conf, signals
 from jobqueue.core import event_names as names
 from jobqueue.db import events, fast_path
 from jobqueue.db.columns import cell
-from jobqueue.db.database import AHEAD, Database
+from jobqueue.db.database import RELATIVE_TIME_COLUMNS, Database
 from jobqueue.db.eventlog import EVENTS
 from jobqueue.db.events import LOGGED, OF_JOB
 from jobqueue.db.records import Event
@@ -65,7 +65,7 @@ def insert_many(db: Database, columns: dict[str, Any], calls: Calls) -> tuple[li
 
 def _inserting(db: Database, columns: dict[str, Any], ignore_conflicts: bool) -> str:
     """Return the statement that inserts one job, without RETURNING."""
-    into = ", ".join(AHEAD.get(name, name) for name in columns)
+    into = ", ".join(RELATIVE_TIME_COLUMNS.get(name, name) for name in columns)
     values = ", ".join([db.placeholder(name) for name in columns])
     return f"INSERT INTO {db.table} ({into}) VALUES ({values}){' ON CONFLICT DO NOTHING' if ignore_conflicts else ''}"
 

@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobqueue.core.targets import Target
 from jobqueue.db import fence, pooler, times
-from jobqueue.db.database import AHEAD, Database
+from jobqueue.db.database import RELATIVE_TIME_COLUMNS, Database
 from jobqueue.db.dedicated_connections import cut_network, read_committed, reserve
 from jobqueue.db.fast_path import plans
 
@@ -183,7 +183,7 @@ class PostgreSQL(Database):
 
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
-        return "statement_timestamp() + %s" if name in AHEAD else "%s"
+        return "statement_timestamp() + %s" if name in RELATIVE_TIME_COLUMNS else "%s"
 
     def moment(self, value: Any) -> Any:
         """Return a time from a statement as an aware time."""

@@ -25,7 +25,7 @@ from jobqueue.declared import functions, imports
 from jobqueue.exceptions import InvalidOption
 
 # A run reads these options from the first declaration.
-DECLARED_ONLY = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")
+OPTIONS_READ_AT_RUN = ("takes_context", "backoff", "retry_on", "transactional", "phases", "secret")
 
 _tasks: dict[str, Any] = {}
 _load_ids: dict[str, object] = {}
@@ -85,10 +85,10 @@ def _is_conflict(path: str, known: Any, func: Any, declarer: Any) -> bool:
 
 
 def _refuse_other_options(known: Any, task: Any) -> None:
-    """Reject a second declaration of a function that differs in a `DECLARED_ONLY` option: runs use the first declaration."""
+    """Reject a second declaration of a function that differs in an `OPTIONS_READ_AT_RUN` option: runs use the first declaration."""
     if not hasattr(known, "backoff") or not hasattr(task, "backoff") or known.backend != task.backend:
         return  # a plain task has no such options, and a test backend runs the task object that it was given
-    for name in DECLARED_ONLY:
+    for name in OPTIONS_READ_AT_RUN:
         if getattr(known, name) != getattr(task, name):
             raise InvalidOption(
                 f"{functions.place(task.func)}: {task.module_path} is declared twice, with another {name}. A run reads {name} from the "

@@ -16,14 +16,14 @@ from jobqueue.models import Job, JobEvent
 PAGE = 500
 
 
-def is_of_another_history(last: Position, begin: Cursor) -> bool:
+def is_from_another_log(last: Position, begin: Cursor) -> bool:
     """Return whether a position is from another database, or from a state of this one that was rolled back."""
     return last.history != begin.history or last.horizon > begin.latest
 
 
 def is_lost(last: Position, begin: Cursor) -> bool:
     """Return whether a client at this position may have missed events, because the log begins later, or because it is another log."""
-    if is_of_another_history(last, begin):
+    if is_from_another_log(last, begin):
         return True
     if conf.event_age() is None:
         return False

@@ -109,7 +109,7 @@ def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | 
     outcome = outcomes[0]
     if len(outcomes) > 1 or outcome.kind is not Kind.SUCCESS or outcome.target is None or outcome.lease not in hand_over.leases:
         return None
-    to = (hand_over.holder, outcome.target, hand_over.queues, hand_over.closed)
+    to = (hand_over.holder, outcome.target, hand_over.queues, hand_over.excluded_queues)
     done = fast_path.end_and_take_next(Job.objects.database, decide(outcome, NOT_READ, time.monotonic()), to)
     if done is None or (done.locked and not done.written):
         return None
@@ -125,7 +125,7 @@ def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Calla
     if hand_over is not None and (mine := [target for target, one in freed.items() if one.outcome.lease in hand_over.leases]):
         # A statement after the one that writes the ends: one statement must not end the holder of a target and
         # make another row the holder.
-        jobs = targets_sql.hand_over(Job.objects.database, hand_over.holder, mine, hand_over.queues, hand_over.closed)
+        jobs = targets_sql.hand_over(Job.objects.database, hand_over.holder, mine, hand_over.queues, hand_over.excluded_queues)
         taken = {Target(job.tenant, job.target): job for job in jobs}
     rest = [target for target in freed if target not in taken]
     releases = release(rest) > 0

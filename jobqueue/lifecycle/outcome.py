@@ -117,13 +117,13 @@ class HandOver:
     """The worker that takes the next jobs of targets whose jobs it ends, and what it may take.
 
     `leases` are the runs whose slots are free for a next job. `queues` are the queues that the worker serves,
-    `closed` those that are paused or limited.
+    `excluded_queues` those that are paused or limited.
     """
 
     holder: LeaseHolder
     leases: Collection[Lease] = ()
     queues: ServedQueues = ALL
-    closed: Sequence[str] = ()
+    excluded_queues: Sequence[str] = ()
 
 
 class Settled(NamedTuple):

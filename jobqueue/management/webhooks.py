@@ -18,7 +18,7 @@ from jobqueue.webhooks.redelivery import give_up, newest, redeliver, send_now, u
 MAX_SHOWN = 50
 MAX_TEXT_BYTES = 200
 MAX_ID = 2**63 - 1
-COLUMNS = ("delivery", "status", "event", "job", "receiver", "attempts", "next attempt", "last answer")
+COLUMNS = ("delivery", "status", "event", "job", "receiver", "attempts", "next attempt", "last response")
 VERBS = {
     "send-now": (send_now, "sent now"),
     "give-up": (give_up, "given up"),

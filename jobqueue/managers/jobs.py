@@ -76,14 +76,14 @@ class JobQuerySet(models.QuerySet[Row]):
         """Return the running jobs of one worker process."""
         return self.filter(status=states.Status.RUNNING, lease_owner=owner)
 
-    def unfinished(self, closed: Collection[str] = ()) -> Self:
+    def unfinished(self, excluded_queues: Collection[str] = ()) -> Self:
         """Return the jobs for which ``runworkers --once`` waits.
 
-        These are the running jobs and, outside of `closed` queues, those that are queued or wait for a retry.
+        These are the running jobs and, outside of `excluded_queues`, those that are queued or wait for a retry.
         """
         retry = Q(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME) & (Q(failures__gt=0) | Q(crashes__gt=0))
         waiting = Q(status=states.Status.QUEUED) | retry
-        return self.filter(Q(status=states.Status.RUNNING) | (waiting & ~Q(queue__in=closed) if closed else waiting))
+        return self.filter(Q(status=states.Status.RUNNING) | (waiting & ~Q(queue__in=excluded_queues) if excluded_queues else waiting))
 
     def blocking(self, target: Target) -> Self:
         """Return the jobs that hold a target or block it, the holder first."""
@@ -219,11 +219,11 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
                 )
         return list(due.values())
 
-    def depth(self, served: ServedQueues, limit: int, closed: Collection[str] = (), others: Collection[str] = ()) -> int:
-        """Return how many jobs could be claimed now, up to `limit`, except those in `closed` queues and of the tenants `others`."""
+    def depth(self, served: ServedQueues, limit: int, excluded_queues: Collection[str] = (), others: Collection[str] = ()) -> int:
+        """Return how many jobs could be claimed now, up to `limit`, except those in `excluded_queues` and of the tenants `others`."""
         queued = self.current.filter(status=states.Status.QUEUED).served_by(served)
-        if closed:
-            queued = queued.exclude(queue__in=closed)
+        if excluded_queues:
+            queued = queued.exclude(queue__in=excluded_queues)
         if others:
             queued = queued.exclude(tenant__in=others)
         return len(queued.order_by()[:limit].values_list("pk"))

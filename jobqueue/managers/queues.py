@@ -28,7 +28,7 @@ class QueueQuerySet(models.QuerySet[Row]):
         """Return the queues in order: paused ones first, then limited ones."""
         return self.order_by("-paused", F("max_running").asc(nulls_last=True), "pk")
 
-    def closed(self) -> Self:
+    def not_starting(self) -> Self:
         """Return the queues that start no job: those that are paused, and those with a limit of 0."""
         return self.filter(Q(paused=True) | Q(max_running=0))
 

@@ -50,14 +50,14 @@ class Attempt:
     began: float
     in_secrets: bool = False  # WEBHOOK_SECRET, which can be a callable of the project, is being read
     thread: threading.Thread | None = None
-    answer: AttemptResult | None = None
+    result: AttemptResult | None = None
 
 
 @dataclass(slots=True)
 class Origin:
     """What is known of a receiver: whether it has ever responded, and its timeouts since; times are monotonic."""
 
-    has_answered: bool = False
+    has_responded: bool = False
     timeouts: int = 0  # in a row; attempts at the same time count once
     timed_out_at: float = 0.0
     rests_until: float = 0.0
@@ -65,12 +65,12 @@ class Origin:
     @property
     def is_good(self) -> bool:
         """Whether its last response came in time."""
-        return self.has_answered and not self.timeouts
+        return self.has_responded and not self.timeouts
 
-    def record(self, attempt: Attempt, answer: AttemptResult, now: float) -> None:
+    def record(self, attempt: Attempt, result: AttemptResult, now: float) -> None:
         """Record the result of an attempt."""
-        if not answer.late:
-            self.has_answered, self.timeouts, self.rests_until = True, 0, 0.0
+        if not result.late:
+            self.has_responded, self.timeouts, self.rests_until = True, 0, 0.0
         elif attempt.began >= self.timed_out_at:
             self.timeouts, self.timed_out_at = self.timeouts + 1, now
             self.rests_until = now + min(BACK_OFF_SECONDS * 2.0 ** min(self.timeouts - 1, 10), MAX_BACK_OFF_SECONDS)
@@ -104,7 +104,7 @@ class SenderPool:
         if free <= 0:
             return 0
         if self._origins is None:  # otherwise, after each change of the leader, good receivers would wait behind unknown ones
-            self._origins = {one: Origin(has_answered=True) for one in outbox.recent_receivers()}
+            self._origins = {one: Origin(has_responded=True) for one in outbox.recent_receivers()}
         now = time.monotonic()
         busy = Counter(attempt.origin for attempt in (*self._attempts, *self._hanging))
         unproven = MAX_SENDERS - RESERVED - sum(number for one, number in busy.items() if not self._known(one).is_good)
@@ -131,8 +131,8 @@ class SenderPool:
         if self._attempts:
             self._ended.wait(seconds)
         self._ended.clear()  # before the check: an attempt that ends during it is seen next time
-        for attempt in [one for one in self._attempts if one.answer is not None]:
-            delivered = self._write(attempt, attempt.answer or _failed(""))
+        for attempt in [one for one in self._attempts if one.result is not None]:
+            delivered = self._write(attempt, attempt.result or _failed(""))
             good, bad = good + delivered, bad + (not delivered)
         return good, bad + self._give_up()
 
@@ -143,7 +143,7 @@ class SenderPool:
             self.collect(min(rest, 0.2))
         silent = sorted({attempt.origin for attempt in self._attempts})
         for attempt in list(self._attempts):
-            self._write(attempt, _failed("The worker ended before the receiver had answered."))
+            self._write(attempt, _failed("The worker ended before the receiver responded."))
         return silent
 
     def _known(self, origin: str) -> Origin:
@@ -166,11 +166,11 @@ class SenderPool:
             secrets = self._secrets(message, attempt.origin)
             attempt.in_secrets = False
             if settings.webhook_signed_only and not secrets:
-                attempt.answer = AttemptResult(
+                attempt.result = AttemptResult(
                     error="Not sent: WEBHOOK_SIGNED_ONLY is set, and WEBHOOK_SECRET has no secret for this message."
                 )
                 return
-            attempt.answer = send(
+            attempt.result = send(
                 message.url,
                 message.message_id,
                 message.body,
@@ -179,8 +179,8 @@ class SenderPool:
                 seconds=settings.webhook_timeout_seconds,
                 https_only=settings.webhook_https_only,
             )
-        except BaseException as error:  # noqa: BLE001 - a thread that ends without an answer would count as under way
-            attempt.answer = AttemptResult(error=exception_summary(error, PLAIN))
+        except BaseException as error:  # noqa: BLE001 - a thread that ends without a result would count as under way
+            attempt.result = AttemptResult(error=exception_summary(error, PLAIN))
         finally:
             self._ended.set()
 

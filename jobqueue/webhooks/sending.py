@@ -76,10 +76,11 @@ def send(
     except (guard.ReceiverRefused, httpx.InvalidURL) as error:
         return AttemptResult(final=True, error=_shown(f"Refused: {error}.", hide))
     except (httpcore.TimeoutException, TimeoutError):
-        return AttemptResult(error=f"No answer within {seconds:g} s.", late=True)
+        return AttemptResult(error=f"No response within {seconds:g} s.", late=True)
     except httpcore.ProtocolError as error:  # its text quotes the receiver, such as the banner of another service
-        closed = "disconnected" in str(error)
-        return AttemptResult(error="The receiver disconnected without an answer." if closed else "The receiver does not answer in HTTP.")
+        if "disconnected" in str(error):
+            return AttemptResult(error="The receiver closed the connection without a response.")
+        return AttemptResult(error="The receiver did not send a valid HTTP response.")
     except Exception as error:  # noqa: BLE001 - any error of a receiver or a library is stored in the delivery's row
         return AttemptResult(error=_shown(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, hide), hide))
 
@@ -121,9 +122,9 @@ def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: b
     status = response.status
     if 200 <= status < 300:
         return AttemptResult(delivered=True, status=status)
-    error = f"The receiver answered {status}."
+    error = f"The receiver returned status {status}."
     if 300 <= status < 400:
-        error = f"The receiver answered {status}; redirects are not followed."
+        error = f"The receiver returned status {status}; redirects are not followed."
     return AttemptResult(
         final=status == GONE, status=status, error=error, retry_after=retry_after_seconds(_header(response, b"retry-after"))
     )

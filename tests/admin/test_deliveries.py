@@ -68,7 +68,7 @@ def test_the_newest_come_first_and_show_what_matters(viewer: Client) -> None:
     page = text(viewer, LIST)
     assert "hunter" not in page
     assert f'<a href="{detail(one.job)}">#{one.job_id}</a>' in page
-    for shown in ("Delivered", "Failed", "job.failed", "the receiver answered 500", ">204<", "2 deliveries"):
+    for shown in ("Delivered", "Failed", "job.failed", "the receiver returned status 500", ">204<", "2 deliveries"):
         assert shown in page
 
 
@@ -285,7 +285,7 @@ def done(client: Client, delivery: Any, verb: str) -> list[str]:
 
 def waiting(**values: Any) -> Any:
     later = timezone.now() + timedelta(hours=1)
-    return DeliveryFactory(attempts=3, error="the receiver answered 500", next_attempt_at=later, **values)
+    return DeliveryFactory(attempts=3, error="the receiver returned status 500", next_attempt_at=later, **values)
 
 
 def test_a_pending_delivery_is_sent_now(chief: Client) -> None:
@@ -302,7 +302,7 @@ def test_a_pending_delivery_is_given_up_and_the_job_says_so(chief: Client) -> No
     after = WebhookDelivery.objects.get()
     assert (after.status, after.attempts) == ("FAILED", 3)
     assert after.finished_at is not None
-    assert after.error == "Given up by an operator. the receiver answered 500"
+    assert after.error == "Given up by an operator. the receiver returned status 500"
     assert [event.name for event in timeline(one.job)[0]] == ["job.webhook.failed"]
     assert audit() == [(str(one.pk), "Given up; it was PENDING.")]
 

@@ -33,9 +33,9 @@ def outbox(transactional_db: Any) -> Job:
     job: Job = JobFactory(error=True, task="shop.billing.tasks.send_invoice", queue="reports", webhook_url=LONG)
     body = '{"type":"job.failed","timestamp":"2026-01-02T03:04:05+00:00","data":{"job_id":7,"message":"EVIL"}}'.replace("EVIL", EVIL)
     DeliveryFactory(
-        job=job, failed=True, event="job.failed", url=LONG, body=body, error=f"The receiver answered 500. {EVIL}", queue="reports"
+        job=job, failed=True, event="job.failed", url=LONG, body=body, error=f"The receiver returned status 500. {EVIL}", queue="reports"
     )
-    DeliveryFactory(job=job, attempts=3, next_attempt_at=ago(minutes=-9), error="No answer within 10 s.", url=LONG, queue="reports")
+    DeliveryFactory(job=job, attempts=3, next_attempt_at=ago(minutes=-9), error="No response within 10 s.", url=LONG, queue="reports")
     DeliveryFactory(job=job, delivered=True, finished_at=ago(minutes=2), url="https://example.com/hook", queue="reports")
     DeliveryFactory(job=job, event="job.started", url="https://example.com/hook", queue="reports")
     for _ in range(6):

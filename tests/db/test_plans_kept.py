@@ -40,7 +40,7 @@ class Worker:
     def end(self, closed: tuple[str, ...] = (), result: str = "null") -> tuple[list[Settled], list[Claimed]]:
         """End the job and take over the next of its target; return what became of both."""
         assert self._lease is not None
-        hand_over = HandOver(LeaseHolder("worker-2", 30.0), [self._lease], closed=closed)
+        hand_over = HandOver(LeaseHolder("worker-2", 30.0), [self._lease], excluded_queues=closed)
         outcome = Outcome(self._lease, Kind.SUCCESS, result=result, target=Target("", "line"))
         settled = self._rival.do(finish, [outcome], hand_over)
         return settled, [one.following for one in settled if one.following is not None]

@@ -62,7 +62,7 @@ def test_the_end_goes_in_its_order_though_a_job_swallows_everything_and_a_receiv
     assert "Traceback" not in worker.text_without_failures
     assert (row(stubborn).status, row(stubborn).attempt) == ("QUEUED", 0)
     found = WebhookDelivery.objects.get(job_id=told.job_id)
-    assert (found.status, found.error) == ("PENDING", "The worker ended before the receiver had answered.")
+    assert (found.status, found.error) == ("PENDING", "The worker ended before the receiver responded.")
 
 
 def test_a_delivery_that_is_answered_in_time_is_written_and_the_end_is_clean(workers: Workers) -> None:

@@ -119,9 +119,9 @@ def crowd_in(url: str) -> None:
 
 def judge(found: dict[str, WebhookDelivery], farm: Receivers) -> None:
     for name, error in {
-        "silent": "No answer within 2 s.",
-        "dripping": "No answer within 2 s.",
-        "huge": "The receiver answered 500.",
+        "silent": "No response within 2 s.",
+        "dripping": "No response within 2 s.",
+        "huge": "The receiver returned status 500.",
         "closing": "disconnected",
         "bad tls": "CERTIFICATE_VERIFY_FAILED",
         "redirect": "redirects are not followed",

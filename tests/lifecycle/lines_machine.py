@@ -267,8 +267,12 @@ class Lines(RuleBasedStateMachine):
             )
             for number, row in enumerate(sorted(chosen))
         ]  # fmt: skip
-        closed = tuple(set(QUEUES) - set(self.open_queues())) + tuple(self.limits().queues)
-        hand_over = HandOver(LeaseHolder("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], closed=closed) if hands_over else None
+        excluded = tuple(set(QUEUES) - set(self.open_queues())) + tuple(self.limits().queues)
+        hand_over = (
+            HandOver(LeaseHolder("worker-1", LEASE_SECONDS), [one.lease for one in outcomes], excluded_queues=excluded)
+            if hands_over
+            else None
+        )
         silent = repeated_tries(row.id for row in chosen)
         with self.via(side), keeping_plans(planned):
             settled = finish(outcomes, hand_over)
@@ -282,11 +286,11 @@ class Lines(RuleBasedStateMachine):
         for job in [one.following for one in settled if one.following is not None]:
             row = self.rows[job.id]
             assert (row.status, row.owner, row.token, row.holds) == ("RUNNING", "worker-1", job.lease_token, True)
-            assert job.queue not in closed
+            assert job.queue not in excluded
             better = [
                 one
                 for one in before.values()
-                if one.status == "QUEUED" and one.tenant == row.tenant and one.rank < row.rank and one.queue not in closed
+                if one.status == "QUEUED" and one.tenant == row.tenant and one.rank < row.rank and one.queue not in excluded
             ]
             assert not better, "a better job waits for any slot"
 

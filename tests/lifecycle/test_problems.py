@@ -167,7 +167,9 @@ def test_many_silent_workers_are_counted(worker: Any) -> None:
 def test_webhooks_that_fail_are_problems(worker: Any) -> None:
     DeliveryFactory.create_batch(2, failed=True)
     DeliveryFactory(failed=True, finished_at=timezone.now() - timedelta(hours=2))
-    DeliveryFactory.create_batch(3, attempts=1, error="the receiver answered 500", next_attempt_at=timezone.now() + timedelta(minutes=1))
+    DeliveryFactory.create_batch(
+        3, attempts=1, error="the receiver returned status 500", next_attempt_at=timezone.now() + timedelta(minutes=1)
+    )
     failed, retried = problems()
     assert (failed.code, failed.text) == ("failed_webhooks", "2 webhook deliveries were given up in the last hour.")
     assert (retried.code, retried.count) == ("retried_webhooks", 3)

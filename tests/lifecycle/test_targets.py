@@ -141,13 +141,13 @@ def test_a_hand_over_takes_the_best_of_those_that_are_queued_and_parked() -> Non
     "forbidden",
     [
         {"leases": False},
-        {"closed": ("default",)},
+        {"excluded_queues": ("default",)},
         {"queues": parse(("mail",))},
         {"queues": parse(("def*", "!default"))},
         {"queues": parse(("!d*",))},
         {"rival": {"priority": 9}},
         {"rival": {"priority": 9, "queue": "mail"}},
-        {"rival": {"priority": 9, "queue": "mail"}, "closed": ("reports",)},
+        {"rival": {"priority": 9, "queue": "mail"}, "excluded_queues": ("reports",)},
         {"rival": {"priority": 9, "queue": "mail"}, "queues": parse(("default", "mail"))},
         {"rival": {"priority": 9, "queue": "mail"}, "queues": parse(("default", "m*"))},
     ],
@@ -163,7 +163,12 @@ def test_without_a_hand_over_the_next_job_is_released(forbidden: dict[str, Any])
 
 @pytest.mark.parametrize(
     "where",
-    [{"closed": ("mail",)}, {"queues": parse(("default", "reports"))}, {"queues": parse(("d*", "!mail"))}, {"queues": parse(("!mai*",))}],
+    [
+        {"excluded_queues": ("mail",)},
+        {"queues": parse(("default", "reports"))},
+        {"queues": parse(("d*", "!mail"))},
+        {"queues": parse(("!mai*",))},
+    ],
 )
 def test_a_better_job_that_no_worker_may_claim_does_not_disable_hand_over(where: dict[str, Any]) -> None:
     first, second = JobFactory(**SEVEN), JobFactory(**SEVEN)

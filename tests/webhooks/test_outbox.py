@@ -168,13 +168,13 @@ def test_a_failed_delivery_is_retried_later_and_given_up_in_the_end(settings: An
     DeliveryFactory()
     for least in (5, 30):
         (message,) = claim()
-        assert settle(message, status=500, error="The receiver answered 500.") == "PENDING"
+        assert settle(message, status=500, error="The receiver returned status 500.") == "PENDING"
         assert least - 1 <= (row().next_attempt_at - clock.now()).total_seconds() <= least * 1.25 + 1
         assert events() == []
         WebhookDelivery.objects.update(next_attempt_at=clock.now() - timedelta(seconds=1))
     (message,) = claim()
-    assert settle(message, status=500, error="The receiver answered 500.") == "FAILED"
-    assert (row().status, row().attempts, row().error) == ("FAILED", 3, "The receiver answered 500.")
+    assert settle(message, status=500, error="The receiver returned status 500.") == "FAILED"
+    assert (row().status, row().attempts, row().error) == ("FAILED", 3, "The receiver returned status 500.")
     assert events() == ["job.webhook.failed"]
     assert Job.objects.get().webhook_sent is False
 
@@ -266,7 +266,7 @@ def test_the_times_of_attempts_are_a_setting(settings: Any) -> None:
 
 def test_an_event_of_a_message_has_only_the_host_of_the_url() -> None:
     DeliveryFactory(url="https://hooks.example:8443/secret/path?token=hunter2")
-    settle(claim()[0], final=True, status=410, error="The receiver answered 410.")
+    settle(claim()[0], final=True, status=410, error="The receiver returned status 410.")
     data = JobEvent.objects.get().data
     assert (data["host"], data["attempts"], data["response_status"]) == ("hooks.example:8443", 1, 410)
     assert "hunter2" not in str(data)

@@ -99,7 +99,7 @@ def test_the_end_names_who_does_not_answer_and_leaves_the_message_to_others(list
     duty.run_once(timezone.now())
     assert duty.end() == [f"delivery to http://127.0.0.1:{receiver.port}"]
     row = WebhookDelivery.objects.get()
-    assert (row.status, row.error) == ("PENDING", "The worker ended before the receiver had answered.")
+    assert (row.status, row.error) == ("PENDING", "The worker ended before the receiver responded.")
 
 
 def test_a_resolution_that_hangs_is_abandoned_and_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,12 +56,12 @@ def test_without_a_secret_it_is_not_signed(listen: Listen) -> None:
 def test_an_error_is_reported_with_its_status_and_nothing_of_what_the_receiver_said(listen: Listen, status: int, final: bool) -> None:
     receiver = listen(says(status, more="retry-after: 77\r\n", body=b"internal secret"))
     answer = sent(receiver.url)
-    assert answer == AttemptResult(final=final, status=status, error=f"The receiver answered {status}.", retry_after=77)
+    assert answer == AttemptResult(final=final, status=status, error=f"The receiver returned status {status}.", retry_after=77)
 
 
 def test_gone_is_final_whatever_the_receiver_says_of_a_next_time(listen: Listen) -> None:
     receiver = listen(says(410, more="retry-after: Fri, 99999999999999999999 Dec 2026 00:00:00 GMT\r\n"))
-    assert sent(receiver.url) == AttemptResult(final=True, status=410, error="The receiver answered 410.")
+    assert sent(receiver.url) == AttemptResult(final=True, status=410, error="The receiver returned status 410.")
 
 
 def test_no_log_of_a_library_has_the_url(listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
@@ -75,7 +75,7 @@ def test_no_log_of_a_library_has_the_url(listen: Listen, caplog: pytest.LogCaptu
 def test_a_redirect_is_a_failure_and_is_not_followed(listen: Listen) -> None:
     inside = listen(says(200))
     receiver = listen(says(301, more=f"location: {inside.url}\r\n"))
-    assert sent(receiver.url) == AttemptResult(status=301, error="The receiver answered 301; redirects are not followed.")
+    assert sent(receiver.url) == AttemptResult(status=301, error="The receiver returned status 301; redirects are not followed.")
     assert inside.connections == 0
 
 
@@ -83,7 +83,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(listen: Listen) -> None:
 def test_the_time_limit_is_that_of_the_whole(listen: Listen, answer: Any) -> None:
     receiver = listen(answer)
     began = time.monotonic()
-    assert sent(receiver.url, seconds=1.5) == AttemptResult(error="No answer within 1.5 s.", late=True)
+    assert sent(receiver.url, seconds=1.5) == AttemptResult(error="No response within 1.5 s.", late=True)
     assert 1.4 < time.monotonic() - began < 2.5
 
 
@@ -96,7 +96,7 @@ def test_a_huge_answer_is_not_read(listen: Listen) -> None:
 def test_a_receiver_that_closes_is_a_failure(listen: Listen) -> None:
     answer = sent(listen(receivers.closes).url)
     assert (answer.delivered, answer.final, answer.status) == (False, False, None)
-    assert "disconnected" in answer.error
+    assert answer.error == "The receiver closed the connection without a response."
 
 
 def test_an_untrusted_certificate_is_a_failure(listen: Listen, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_body_that_drips_counts_for_nothing_once_the_status_is_known(listen: L
 def test_endless_headers_are_no_way_to_fill_the_memory(listen: Listen) -> None:
     answer = sent(listen(receivers.endless_headers).url, seconds=5)
     assert (answer.delivered, answer.late) == (False, False)
-    assert answer.error == "The receiver does not answer in HTTP."
+    assert answer.error == "The receiver did not send a valid HTTP response."
 
 
 def test_a_certificate_is_judged_by_the_name_though_the_connection_goes_to_an_address(

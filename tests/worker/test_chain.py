@@ -32,11 +32,11 @@ class Scene:
         self.runs = Runs()
         self.lanes = Lanes(lambda: Pool(lambda *_: None))
         self.lanes.shared.pool.resize(1)
-        self.gate = ClaimPolicy(queues, max_running, self.lanes.set_slots)
-        self.gate.refresh()
+        self.policy = ClaimPolicy(queues, max_running, self.lanes.set_slots)
+        self.policy.refresh()
         self.followed: list[tuple[Claimed, Run]] = []
         self.tracks_lost = 0
-        hand_overs = HandOvers(self.gate, lambda job, before: self.followed.append((job, before)), self._lose_track, lambda tenant: None)
+        hand_overs = HandOvers(self.policy, lambda job, before: self.followed.append((job, before)), self._lose_track, lambda tenant: None)
         self.finisher = Finisher(self.runs, "worker-1", 30.0, lambda retrying: None, lambda *_: None, hand_overs=hand_overs)
 
     def _lose_track(self) -> None:
@@ -95,8 +95,8 @@ def test_a_process_that_drains_takes_nothing_over(scene: Scene) -> None:
 
 def test_a_pause_without_a_notification_counts_for_hand_overs_after_a_second(scene: Scene) -> None:
     pause_queue("default")
-    assert scene.gate._queues_read_at is not None
-    scene.gate._queues_read_at -= READ_SECONDS
+    assert scene.policy._queues_read_at is not None
+    scene.policy._queues_read_at -= READ_SECONDS
     assert (scene.end(), scene.followed) == ("QUEUED", [])
 
 
@@ -107,7 +107,7 @@ def test_an_outcome_is_kept_where_the_pauses_cannot_be_read(scene: Scene) -> Non
             raise OperationalError("the server is away")
         return execute(sql, *more)
 
-    scene.gate.invalidate()
+    scene.policy.invalidate()
     with connection.execute_wrapper(fail):
         assert (scene.end(), scene.finisher.unwritten) == ("PENDING", 1)
     scene.finisher._attempt(scene.finisher.turn)
@@ -118,8 +118,8 @@ def test_an_outcome_is_kept_where_the_pauses_cannot_be_read(scene: Scene) -> Non
 def test_nothing_is_taken_over_in_a_queue_that_is_paused_or_limited(scene: Scene, decide: object) -> None:
     assert callable(decide)
     decide("default")
-    scene.gate.invalidate()
-    scene.gate.refresh()
+    scene.policy.invalidate()
+    scene.policy.refresh()
     assert (scene.end(), scene.followed) == ("QUEUED", [])
 
 

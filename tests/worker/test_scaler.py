@@ -28,10 +28,10 @@ class Scene:
     def __init__(self, least: int = 2, most: int = 5, quiet: float = 0.0, queues: tuple[str, ...] = ("mail",)) -> None:
         self.runs, self.resized, self.decided = Runs(), 0, 0
         self.lanes = Lanes(lambda: Pool(Collector().put))
-        self.gate = ClaimPolicy(queues, None, lambda numbers: None)
+        self.policy = ClaimPolicy(queues, None, lambda numbers: None)
         self.scaler = Scaler(
             self.lanes,
-            self.gate,
+            self.policy,
             least=least,
             most=most,
             scale_seconds=PAUSE,
@@ -115,7 +115,7 @@ def test_jobs_of_tenants_with_slots_of_their_own_and_of_paused_queues_call_for_n
     JobFactory.create_batch(3, queue="mail", tenant="rich")
     assert rich.size() == 2
     JobFactory.create_batch(3, queue="mail")
-    paused.gate.paused = frozenset({"mail"})
+    paused.policy.paused = frozenset({"mail"})
     assert (rich.size(), paused.size()) == (3, 2)
 
 
@@ -136,7 +136,7 @@ def test_jobs_that_a_limit_holds_back_call_for_no_slot(scene: Scene, limits: Lim
     JobFactory.create_batch(3, queue="mail", running=True)
     JobFactory(queue="other", running=True)
     JobFactory.create_batch(9, queue="mail")
-    scene.gate.limits = limits
+    scene.policy.limits = limits
     assert scene.size() == slots
 
 
@@ -147,7 +147,7 @@ def test_jobs_that_a_limit_holds_back_call_for_no_slot(scene: Scene, limits: Lim
 )
 def test_only_jobs_of_queues_that_patterns_serve_call_for_slots(make: Callable[..., Scene], limits: Limits, slots: int) -> None:
     scene = make(queues=("mail-*", "!mail-bulk"))
-    scene.gate.limits = limits
+    scene.policy.limits = limits
     scene.run(2)
     JobFactory.create_batch(2, queue="mail-a")
     for queue in ("mail-bulk", "sms"):

@@ -82,9 +82,9 @@ async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, s
     while client.begin is not None:
         wake.clear()
         ended, over = client.ended, clock.is_over  # read before the queue is emptied, so that all earlier messages are sent
-        if clock.must_check() and not await threads.run_in_pool(stream.source.allowed, "check"):
+        if clock.start_check_if_due() and not await threads.run_in_pool(stream.source.allowed, "check"):
             return
-        part = clock.to_send(client)
+        part = clock.take_bytes(client)
         for begin in range(0, len(part), PART_BYTES):  # small parts show whether the client reads
             yield part[begin : begin + PART_BYTES]
         if over and not ended:
@@ -92,4 +92,4 @@ async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, s
         if over or ended:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(wake.wait(), clock.rest)
+            await asyncio.wait_for(wake.wait(), clock.seconds_to_next_action)

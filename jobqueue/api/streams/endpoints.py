@@ -29,8 +29,8 @@ from jobqueue.insight.why import Why
 from jobqueue.models import Job
 
 MAX_IN_SNAPSHOT = 100
-NAMES = ("view_job",)
-BRIEF = ("pk", "task", "queue", "tenant", "target", "status", "waiting_for", "attempt", "progress", "phase")
+REQUIRED_PERMISSIONS = ("view_job",)
+SUMMARY_COLUMNS = ("pk", "task", "queue", "tenant", "target", "status", "waiting_for", "attempt", "progress", "phase")
 ENDED = (Status.SUCCESS.value, Status.CANCELED.value)
 
 
@@ -59,7 +59,7 @@ def snapshot_of(job_id: int, user: Any) -> Callable[[], dict[str, Any]]:
 def of_job(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
     """Stream the events of one job."""
     job = params.job(request, user, given, "tenant", "target")
-    still_allowed = recheck.permission_check(request, user, NAMES)
+    still_allowed = recheck.permission_check(request, user, REQUIRED_PERMISSIONS)
 
     def allowed() -> bool:
         return still_allowed() and visible.may_see(user, job.pk)
@@ -87,26 +87,26 @@ def of_all(request: HttpRequest, user: Any, given: Given) -> HttpResponseBase:
 
 def _stream(request: HttpRequest, user: Any, wanted: EventSelection, jobs: QuerySet[Job]) -> HttpResponseBase:
     """Stream the events of jobs that the user may see; when that set changes, the stream ends and its client reconnects."""
-    still_allowed, seen = recheck.permission_check(request, user, NAMES), visible.sight(user)
+    still_allowed, seen = recheck.permission_check(request, user, REQUIRED_PERMISSIONS), visible.sight(user)
 
     def allowed() -> bool:
         return still_allowed() and visible.sight(user) == seen
 
-    return response.respond(request, user, StreamSource(wanted._replace(sight=seen), allowed, _briefly(user, jobs)))
+    return response.respond(request, user, StreamSource(wanted._replace(sight=seen), allowed, _jobs_snapshot(user, jobs)))
 
 
-def _briefly(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
+def _jobs_snapshot(user: Any, jobs: QuerySet[Job]) -> Callable[[], dict[str, Any]]:
     """Return a function that reads the state of some jobs in short form."""
 
     def read() -> dict[str, Any]:
-        rows = list(visible.narrow(user, jobs).order_by("pk").values(*BRIEF)[: MAX_IN_SNAPSHOT + 1])
-        shown = [_brief(row) for row in rows[:MAX_IN_SNAPSHOT]]
+        rows = list(visible.narrow(user, jobs).order_by("pk").values(*SUMMARY_COLUMNS)[: MAX_IN_SNAPSHOT + 1])
+        shown = [_job_summary(row) for row in rows[:MAX_IN_SNAPSHOT]]
         return {"jobs": shown, "more": len(rows) > MAX_IN_SNAPSHOT}
 
     return read
 
 
-def _brief(row: dict[str, Any]) -> dict[str, Any]:
+def _job_summary(row: dict[str, Any]) -> dict[str, Any]:
     job_id = row.pop("pk")
     return {
         "id": job_id,

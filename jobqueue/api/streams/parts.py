@@ -31,7 +31,7 @@ class StreamSource:
 
     wanted: EventSelection
     allowed: Callable[[], bool]
-    snapshot: Callable[[], dict[str, Any]]
+    read_snapshot: Callable[[], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Stream:
 
     source: StreamSource
     last: Position | None
-    snapshot: bool
+    wants_snapshot: bool
 
     def opening(self, client: Subscription) -> Iterator[bytes]:
         """Yield the messages before the live events; advancing the iterator can query the database."""
@@ -49,16 +49,16 @@ class Stream:
             return
         last = self.last
         lost = last is not None and replay.is_lost(last, begin)
-        if last is not None and replay.is_of_another_history(last, begin):
+        if last is not None and replay.is_from_another_log(last, begin):
             last = None
         back = begin.position if last is None else last
         if lost:
             yield wire.message(back, _own(wire.RESET, {"reason": "Events after this id are no longer stored."}))
-        if self.snapshot or lost:
-            yield wire.message(back, _own(wire.SNAPSHOT, self.source.snapshot()))
+        if self.wants_snapshot or lost:
+            yield wire.message(back, _own(wire.SNAPSHOT, self.source.read_snapshot()))
         if last is not None:
             yield from replay.pages(self.source.wanted, last, begin)
-        elif not self.snapshot and not lost:
+        elif not self.wants_snapshot and not lost:
             yield wire.ping(begin.position)
 
 
@@ -77,10 +77,10 @@ class StreamClock:
         self._sent, self._checked = now, now
         # Streams that began together do not all end together.
         self._end = now + settings.event_stream_seconds * random.uniform(0.9, 1.0)  # noqa: S311
-        self.pings = False  # whether the last message is a ping
+        self.last_was_ping = False  # whether the last message is a ping
 
     @property
-    def rest(self) -> float:
+    def seconds_to_next_action(self) -> float:
         """The seconds until the next action is due."""
         now = time.monotonic()
         return max(0.0, min(self._sent + self.ping_seconds, self._checked + recheck.CHECK_SECONDS, self._end) - now)
@@ -90,15 +90,15 @@ class StreamClock:
         """Whether the stream has reached its maximum age."""
         return time.monotonic() >= self._end
 
-    def to_send(self, client: Subscription) -> bytes:
+    def take_bytes(self, client: Subscription) -> bytes:
         """Return the bytes to send now: events, or a ping if one is due."""
         taken, position = client.take()
         if not taken and time.monotonic() - self._sent < self.ping_seconds:
             return b""
-        self._sent, self.pings = time.monotonic(), not taken
+        self._sent, self.last_was_ping = time.monotonic(), not taken
         return taken or wire.ping(position)
 
-    def must_check(self) -> bool:
+    def start_check_if_due(self) -> bool:
         """Return whether a check of permissions is due. If it is, restart the interval."""
         if time.monotonic() - self._checked < recheck.CHECK_SECONDS:
             return False

@@ -31,7 +31,7 @@ def permission_check(request: HttpRequest, user: Any, names: Sequence[str]) -> C
         try:
             if by_session:
                 renew(request)
-            found = access.authenticated(request)
+            found = access.authenticate(request)
             found = type(found)._default_manager.get(pk=found.pk) if getattr(found, "pk", None) is not None else found
             access.check_permissions(found, names)
         except (ApiError, ObjectDoesNotExist, PermissionDenied):

@@ -26,7 +26,7 @@ HEADERS = {
 }
 
 
-def are_served() -> bool:
+def streams_enabled() -> bool:
     """Return whether the settings allow streams."""
     settings = conf.current()
     return settings.event_log != "none" and settings.event_streams_most > 0

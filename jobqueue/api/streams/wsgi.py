@@ -87,10 +87,10 @@ class SyncStream:
             while client.begin is not None:
                 wake.clear()
                 ended, over = client.ended, clock.is_over
-                if clock.must_check() and not threads.run_here(stream.source.allowed):
+                if clock.start_check_if_due() and not threads.run_here(stream.source.allowed):
                     return
-                part = clock.to_send(client)
-                if part and clock.pings:
+                part = clock.take_bytes(client)
+                if part and clock.last_was_ping:
                     # The first write to a vanished client only causes a reset; the next write fails.
                     # So a ping is written in two parts.
                     yield part[:-1]
@@ -102,6 +102,6 @@ class SyncStream:
                     yield wire.retry(RETRY_SOON_MILLISECONDS)
                 if over or ended:
                     return
-                wake.wait(clock.rest)
+                wake.wait(clock.seconds_to_next_action)
         finally:
             hub.unsubscribe(client)

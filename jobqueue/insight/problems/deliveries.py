@@ -21,7 +21,7 @@ def failed_webhooks(given: Thresholds) -> Iterator[Problem]:
     number, more = _count(rows.order_by("-finished_at").values_list("finished_at"), given.max_failed_webhooks)
     if above(number, given.max_failed_webhooks):
         text = f"{_deliveries(number, more)} {verb(number, 'was', 'were', more=more)} given up in the last {span(given.since)}."
-        fix = "Check the last answer of each; correct the receiver or its URL, and redeliver."
+        fix = "Check the last response of each; correct the receiver or its URL, and redeliver."
         link = PageLink(PAGE, query={"status": Status.FAILED, "ended_within": f"{given.since:g}"})
         yield Problem("failed_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
 
@@ -32,7 +32,7 @@ def retried_webhooks(given: Thresholds) -> Iterator[Problem]:
     if above(number, given.max_retried_webhooks):
         was, are = verb(number, "was", "were", more=more), verb(number, "is", "are", more=more)
         text = f"{_deliveries(number, more)} {was} not accepted by the receiver and {are} retried."
-        fix = "Check the last answer of each; correct the receiver, or move the deliveries to the right URL."
+        fix = "Check the last response of each; correct the receiver, or move the deliveries to the right URL."
         link = PageLink(PAGE, query={"status": Status.PENDING, "retried": "1"})
         yield Problem("retried_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
 

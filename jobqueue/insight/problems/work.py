@@ -50,7 +50,7 @@ def unserved_queue(given: Thresholds) -> Iterator[Problem]:
     rules = {rule for worker in workers if (rule := queue_rules.parse_stored(worker.queues)) is not None}
     if given.max_unserved_queues is None or not workers or queue_rules.ALL in rules:
         return
-    closed = {*Queue.objects.current.closed().values_list("pk", flat=True)}
+    closed = {*Queue.objects.current.not_starting().values_list("pk", flat=True)}
     filled = {pair.name for pair in overview_sql.queues_in(Job.objects.database, MAX_QUEUES)} - closed
     unserved = sorted(name for name in filled if not any(rule.matches(name) for rule in rules))
     if above(len(unserved), given.max_unserved_queues):

@@ -151,11 +151,11 @@ class Scaler(DatabaseService):
         policy, others = self._policy, self._lanes.own
         limits, served = policy.served_limits, policy.served
         if not limits:
-            return Job.objects.depth(served, limit, closed=policy.paused, others=others)
+            return Job.objects.depth(served, limit, excluded_queues=policy.paused, others=others)
         running = Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
         if limits.max_running is not None:
             limit = min(limit, max(limits.max_running - sum(running.values()), 0))
-        found = Job.objects.depth(served, limit, closed={*policy.paused, *limits.queues}, others=others)
+        found = Job.objects.depth(served, limit, excluded_queues={*policy.paused, *limits.queues}, others=others)
         for name, most in limits.queues.items():
             room = min(most - running.get(name, 0), limit - found)
             if room > 0 and name not in policy.paused:

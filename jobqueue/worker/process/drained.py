@@ -38,4 +38,4 @@ class RemainingWork:
         jobs = Job.objects.current.served_by(queue_rules.parse(self._settings.queues))
         if self._settings.max_running == 0:
             return jobs.filter(status=Job.Status.RUNNING)
-        return jobs.unfinished(list(Queue.objects.current.closed().values_list("name", flat=True)))
+        return jobs.unfinished(list(Queue.objects.current.not_starting().values_list("name", flat=True)))

@@ -54,7 +54,7 @@ class HandOvers(NamedTuple):
     tenant if its next job was released, so that any worker may claim it.
     """
 
-    gate: ClaimPolicy
+    policy: ClaimPolicy
     begin_next: Callable[[Claimed, Run], None]
     result_lost: Callable[[], None]
     released: Callable[[str], None]
@@ -84,7 +84,7 @@ class Finisher(DatabaseService):
         super().__init__(on_error)
         self.name = name
         self._runs, self._worker_id, self._lease_seconds, self._settled = runs, worker_id, lease_seconds, settled
-        self._hand_overs, self._gate = hand_overs, hand_overs and hand_overs.gate
+        self._hand_overs, self._policy = hand_overs, hand_overs and hand_overs.policy
         self._locked_pause = SHORT_SECONDS
         self._buffer: collections.deque[Item] = collections.deque()
         self._room = threading.Event()
@@ -93,7 +93,7 @@ class Finisher(DatabaseService):
 
     def unchain(self) -> None:
         """Hand over no further jobs to this worker."""
-        self._gate = None
+        self._policy = None
 
     def put(self, run: Run, outcome: Outcome) -> None:
         """Queue an outcome; block while `BUFFER` outcomes are unwritten."""
@@ -130,7 +130,7 @@ class Finisher(DatabaseService):
         batch = [self._buffer.popleft() for _ in range(min(len(self._buffer), BATCH))]
         if not batch:
             return None
-        with self._runs.handing_over if self._gate is not None else contextlib.nullcontext():
+        with self._runs.handing_over if self._policy is not None else contextlib.nullcontext():
             settled = self._write(batch)
         if later := {one.outcome.lease for one in settled if one.later}:
             self._buffer.extend(item for item in batch if item[0].lease in later)
@@ -166,14 +166,14 @@ class Finisher(DatabaseService):
         return [*done, *settled]
 
     def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
-        gate, now = self._gate, time.monotonic()
+        policy, now = self._policy, time.monotonic()
         # Only claims count running jobs against `MAX_RUNNING`.
-        if gate is None or gate.limits.max_running is not None:
+        if policy is None or policy.limits.max_running is not None:
             return None
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
         if leases:  # the dispatcher refreshes them, too, but can be idle for too long to notice a pause of a queue in time
-            gate.refresh_queues()
-        return HandOver(LeaseHolder(self._worker_id, self._lease_seconds), leases, gate.served, gate.no_hand_over_queues)
+            policy.refresh_queues()
+        return HandOver(LeaseHolder(self._worker_id, self._lease_seconds), leases, policy.served, policy.no_hand_over_queues)
 
     def _may_chain(self, run: Run, now: float) -> bool:
         if run.lane is None or not run.lane.pool.size:  # the tenant has lost its lane

@@ -52,22 +52,22 @@ def call_in_transaction(run: Run, call: Callable[[], Any], success: Callable[[Ru
             _end_what_was_left_open(connection, blocks)
             raise
         exit_if_forked(process)
-        _check(connection, blocks)
+        _check_transaction_intact(connection, blocks)
         # From here on nothing interrupts this thread: the success is committed, or everything is rolled back.
         run.close()
         outcome = success(run)
         _finish(outcome)
-        ended: list[float] = []
+        committed_at: list[float] = []
         if not was_inside:
-            _guard_callbacks(run, outcome, connection, lambda: ended.append(time.monotonic()))
+            _guard_callbacks(run, outcome, connection, lambda: committed_at.append(time.monotonic()))
     if connection.in_atomic_block != was_inside:
         raise TransactionUndone("The transaction of the task did not end, so its work is undone.")
     outcome.committed = True
     run.committed = outcome
-    kept = (ended[0] if ended else time.monotonic()) - began  # without the callbacks of on_commit
-    if database.one_writer and kept > conf.current().lease_seconds / 2:
+    open_seconds = (committed_at[0] if committed_at else time.monotonic()) - began  # without the callbacks of on_commit
+    if database.one_writer and open_seconds > conf.current().lease_seconds / 2:
         text = "Job %s (%s) kept its transaction open for %.0f s, which blocked all other writers of this database."
-        logger.warning(text, run.job.id, run.job.task, kept)
+        logger.warning(text, run.job.id, run.job.task, open_seconds)
 
 
 def _guard_callbacks(run: Run, outcome: Outcome, connection: Any, committed: Callable[[], object]) -> None:
@@ -93,7 +93,7 @@ def _call_back(run: Run, callback: Callable[[], Any]) -> None:
         logger.exception(text, run.job.id, run.job.task, texts.exception_summary(error), extra=extra)
 
 
-def _check(connection: Any, blocks: list[Any]) -> None:
+def _check_transaction_intact(connection: Any, blocks: list[Any]) -> None:
     """Raise `TransactionUndone` if the task did not leave its transaction as it found it."""
     if _end_what_was_left_open(connection, blocks):
         raise TransactionUndone("The task left an atomic block open, so its work is undone. Use 'with transaction.atomic():'.")
@@ -119,15 +119,15 @@ def _finish(outcome: Outcome) -> None:
     if outcome.target is not None:
         lock([outcome.target])
     while True:
-        settled = _written(outcome)
+        settled = _write_finish(outcome)
         if settled.written:
             return
         if not settled.later:
             raise LeaseLost(MESSAGES[Reason.LOST])
-        _rest()  # a heartbeat or an operator has locked the row
+        _pause()  # a heartbeat or an operator has locked the row
 
 
-def _written(outcome: Outcome) -> Settled:
+def _write_finish(outcome: Outcome) -> Settled:
     try:
         return finish_with_work(outcome)
     except (Error, ValueError, TypeError) as error:
@@ -136,7 +136,7 @@ def _written(outcome: Outcome) -> Settled:
         raise TransactionUndone("The database refuses the job's result, message or metadata, so its work is undone.") from error
 
 
-def _rest() -> None:
+def _pause() -> None:
     import threading
 
     threading.Event().wait(PAUSE_SECONDS)
