@@ -7,7 +7,7 @@ belongs to one tenant.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class Target(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A QUEUED job with a target that a claim has locked."""
+    """A QUEUED job with a target that a claim has found."""
 
     id: int
     claim_rank: int
@@ -42,13 +42,15 @@ class Candidate(NamedTuple):
 
 
 class TargetJob(NamedTuple):
-    """A job that a decision about its target depends on: it holds or blocks the target, or is the best job of the target that is QUEUED."""
+    """A job that a decision about its target depends on: it holds or blocks the target, or is the best QUEUED or the best parked job."""
 
     tenant: str
     target: str
     id: int
+    claim_rank: int
     status: str
     holds: bool
+    is_parked: bool
 
 
 @dataclass(slots=True)
@@ -57,6 +59,8 @@ class ClaimDecision:
 
     take: list[int] = field(default_factory=list)
     park: list[int] = field(default_factory=list)
+    release: dict[int, Target] = field(default_factory=dict)
+    """The parked jobs that come before all QUEUED ones of their targets: the release of another job skipped them while they were locked."""
     crowded: set[Target] = field(default_factory=set)
     """Targets whose other QUEUED jobs can be parked at once, too: a job holds or blocks them, or was just claimed."""
 
@@ -66,36 +70,45 @@ def in_lock_order(targets: Iterable[Target]) -> list[int]:
     return sorted({target.key for target in targets})
 
 
-def decide(candidates: Sequence[Candidate], locked: Collection[int], target_jobs: Iterable[TargetJob]) -> ClaimDecision:
-    """Decide on candidates by the state of their targets after the locks (their keys in `locked`) were taken.
+def decide(candidates: Sequence[Candidate], target_jobs: Iterable[TargetJob]) -> ClaimDecision:
+    """Decide on candidates by the state of their targets after the locks were taken.
 
-    The head of the line is the job that may run next. It is the holder if that is QUEUED, whatever its priority.
-    Otherwise, it is the job with the highest priority, and of several such jobs the oldest. A job does not block
-    itself. So a holder that waits to run again is parked only if another job of the target is PAUSED or in ERROR.
+    The head of the line is the job that may run next. It is the holder if that is QUEUED or parked, whatever its
+    priority. Otherwise, it is the job with the highest priority, and of several such jobs the oldest. A job does not
+    block itself. So a holder that waits to run again is parked only if another job of the target is PAUSED or in
+    ERROR.
     """
     decision = ClaimDecision()
-    heads: dict[Target, int] = {}
+    heads: dict[Target, TargetJob] = {}
     holders: dict[Target, list[TargetJob]] = {}
-    for one in target_jobs:
-        target = Target(one.tenant, one.target)
-        if one.holds or one.status in BLOCKING:
-            holders.setdefault(target, []).append(one)
-        if one.status == "QUEUED" and (one.holds or target not in heads):
-            heads[target] = one.id
+    for job in target_jobs:
+        target = Target(job.tenant, job.target)
+        if job.holds or job.status in BLOCKING:
+            holders.setdefault(target, []).append(job)
+        if (job.status == "QUEUED" or job.is_parked) and (target not in heads or _line_order(job) < _line_order(heads[target])):
+            heads[target] = job
     lines: dict[Target, list[Candidate]] = {}
     for candidate in candidates:
         lines.setdefault(candidate.tenant_target, []).append(candidate)
     for target, line in lines.items():
-        if target.key in locked:
-            _decide_one(decision, target, line, heads.get(target), holders.get(target, ()))
+        _decide_one(decision, target, line, heads.get(target), holders.get(target, ()))
     return decision
 
 
-def _decide_one(decision: ClaimDecision, target: Target, line: Sequence[Candidate], head: int | None, others: Sequence[TargetJob]) -> None:
+def _line_order(job: TargetJob) -> tuple[bool, int, int]:
+    return (not job.holds, job.claim_rank, job.id)
+
+
+def _decide_one(
+    decision: ClaimDecision, target: Target, line: Sequence[Candidate], head: TargetJob | None, others: Sequence[TargetJob]
+) -> None:
+    if head is not None and head.is_parked and all(job.id == head.id for job in others):
+        decision.release[head.id] = target
+        return
     taken = False
     for candidate in line:
         blocked = any(one.id != candidate.id for one in others)
-        if not blocked and candidate.id == head:
+        if not blocked and head is not None and candidate.id == head.id:
             decision.take.append(candidate.id)
             taken = True
         else:

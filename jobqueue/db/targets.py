@@ -41,20 +41,17 @@ def lock_candidates(db: Database, ids: Sequence[int]) -> list[Candidate]:
 
 
 def target_jobs(db: Database, targets: Collection[Target]) -> list[TargetJob]:
-    """Return two of the jobs that hold or block each target, and the best job that is QUEUED behind it.
+    """Return two of the jobs that hold or block each target, the best QUEUED job and the best parked job of it.
 
     Two are enough to find a job other than the candidate. More are not read, because operators may have paused
     very many.
     """
     source, params = db.pairs(targets)
-    mine = "j.tenant = t.tenant AND j.target = t.name"
-    sql = (
-        f"{db.hint()}WITH t(tenant, name) AS ({source})"
-        f" SELECT j.tenant, j.target, j.id, j.status, j.holds_target FROM t {_first_of(db, HELD, 2)}"
-        f" UNION ALL SELECT t.tenant, t.name, (SELECT j.id FROM {db.table} AS j WHERE {mine} AND NOT (j.target = '')"
-        " AND j.status = 'QUEUED' ORDER BY j.claim_rank, j.id LIMIT 1), 'QUEUED', FALSE FROM t"
-    )
-    return [TargetJob(row[0], row[1], row[2], row[3], bool(row[4])) for row in db.rows(sql, params) if row[2] is not None]
+    columns = f"SELECT j.tenant, j.target, j.id, j.claim_rank, j.status, j.holds_target, {PARKED} FROM t"
+    parts = [(HELD, 2)] + [(f"NOT (j.target = '') AND {part} ORDER BY j.claim_rank, j.id", 1) for part in ("j.status = 'QUEUED'", PARKED)]
+    selects = " UNION ALL ".join(f"{columns} {_first_of(db, where, limit)}" for where, limit in parts)
+    rows = db.rows(f"{db.hint()}WITH t(tenant, name) AS ({source}) {selects}", params)
+    return [TargetJob._make((*row[:5], bool(row[5]), bool(row[6]))) for row in rows]
 
 
 def park(db: Database, ids: Sequence[int]) -> None:
@@ -74,14 +71,29 @@ def park_line(db: Database, targets: Collection[Target], limit: int) -> int:
 
 
 def release(db: Database, targets: Collection[Target]) -> list[Released]:
-    """Release one parked job of each free target: the parked holder, or else the best job; return the released jobs."""
+    """Release one parked job of each free target: the parked holder, or else the best job; return the released jobs.
+
+    A job that another transaction has locked is skipped. If the next job is released in its place, a claim finds
+    that a better one is parked, and releases it first (`release_heads`).
+    """
     source, params = db.pairs(targets)
     holder = _parked_holder(db, db.skip_locked_of("j"))
     best = _first(db, PARKED, " ORDER BY j.claim_rank, j.id")
+    return _release(db, f"WITH t(tenant, name) AS ({source}) SELECT coalesce({holder}, {best}) FROM t WHERE {_free(db)}", params)
+
+
+def release_heads(db: Database, ids: Sequence[int]) -> list[Released]:
+    """Release parked jobs, each the best of a free target, except those that are locked; return the released jobs."""
+    condition, params = db.among(ids)
+    return _release(db, f"SELECT id FROM {db.table} WHERE id {condition} ORDER BY id{db.skip_locked}", params)
+
+
+def _release(db: Database, chosen: str, params: Sequence[Any]) -> list[Released]:
+    # The condition is not PARKED, which would lead the planner to the index of all parked jobs.
     sql = (
         f"{db.updating()}status = 'QUEUED', waiting_for = '', enqueued_at = {db.now} WHERE id {db.id_condition}"
-        f" AND {PARKED} RETURNING id, queue, tenant"
-    ).format(f"WITH t(tenant, name) AS ({source}) SELECT coalesce({holder}, {best}) FROM t WHERE {_free(db)}")
+        " AND waiting_for = 'target' RETURNING id, queue, tenant"
+    ).format(chosen)
     return [Released(*row) for row in db.rows_under_lock(sql, params)]
 
 

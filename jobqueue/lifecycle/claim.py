@@ -1,9 +1,9 @@
 """Claim: take jobs for a worker process.
 
-One statement takes jobs without a target. Jobs with a target are locked again in a separate transaction, together
-with the locks of their targets. A statement that begins after the locks are taken reads the state of each target.
-`core.targets.decide` then decides which jobs run and which are parked. If a limit is set, all of this happens in
-one transaction that holds the lock of the limit.
+One statement takes jobs without a target, and finds those with a target. A separate transaction takes the locks of
+the targets, and then locks the jobs again. A statement that begins after the locks are taken reads the state of each
+target. `core.targets.decide` then decides which jobs run and which are parked. If a limit is set, all of this happens
+in one transaction that holds the lock of the limit.
 
 If a statement violates a constraint, one row is bad. The rows are then taken one by one. The bad row is set aside as
 ERROR with the reason, and so does not block the jobs after it. A row that cannot be changed at all is `stuck`: the
@@ -25,23 +25,24 @@ from jobqueue.db import targets as targets_sql
 from jobqueue.lifecycle import aside
 from jobqueue.lifecycle.expire import Expired
 from jobqueue.lifecycle.limits import Limits, room
+from jobqueue.lifecycle.release import release_heads
 from jobqueue.models import Job
 
 PARKED_AT_ONCE = 2000
 
 
 class Claim(NamedTuple):
-    """The result of a claim: the jobs taken, the cursor, how many jobs it read and parked, and the jobs that it found lost.
+    """The result of a claim: the jobs taken, the cursor, how many jobs it read, parked and released, and the jobs that it found lost.
 
-    `last` is the cursor: the key of the last job that the claim read. `busy` are the targets whose locks other
-    transactions held, so that their jobs were skipped. `full` are the queues whose limits left no room for any job
-    ("" for the limit of all jobs). `stuck` are the jobs whose rows cannot be changed.
+    `last` is the cursor: the key of the last job that the claim read. `busy` are the targets that the claim skipped,
+    because another transaction had locked them or their next job. `full` are the queues whose limits left no room for
+    any job ("" for the limit of all jobs). `stuck` are the jobs whose rows cannot be changed.
     """
 
     jobs: list[Claimed]
     last: tuple[int, int] | None = None
     seen: int = 0
-    parked: int = 0
+    parked_or_released: int = 0
     lost: Sequence[Expired] = ()
     busy: frozenset[str] = frozenset()
     full: frozenset[str] = frozenset()
@@ -49,8 +50,8 @@ class Claim(NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """Whether the claim took or parked any job."""
-        return bool(self.jobs) or self.parked > 0
+        """Whether the claim took, parked or released any job."""
+        return bool(self.jobs) or self.parked_or_released > 0
 
 
 def claim(holder: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] | None = None, limits: Limits | None = None) -> Claim:
@@ -69,7 +70,7 @@ def claim(holder: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] 
     ids = [one.id for one in found]
     try:
         with database.atomic():
-            behind = _take_targeted(holder, targets_sql.lock_candidates(database, ids))
+            behind = _take_targeted(holder, found)
     except Exception as error:
         if not db.is_refusal(error):
             raise
@@ -79,17 +80,17 @@ def claim(holder: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] 
 
 
 class TargetedClaim(NamedTuple):
-    """The jobs with a target that were taken, how many were parked, and the targets whose locks other transactions hold."""
+    """The jobs with a target that were taken, how many were parked or released, and the targets that other transactions have locked."""
 
     jobs: list[Claimed]
-    parked: int = 0
+    parked_or_released: int = 0
     busy: frozenset[str] = frozenset()
 
 
 def _claim(plain: list[Claimed], behind: TargetedClaim, found: Sequence[Candidate], lost: Sequence[Expired] = ()) -> Claim:
     keys = [(one.claim_rank, one.id) for one in plain] + [(one.claim_rank, one.id) for one in found]
     jobs = sorted([*plain, *behind.jobs], key=lambda job: (job.claim_rank, job.id)) if behind.jobs else plain
-    return Claim(jobs, max(keys, default=None), len(keys), behind.parked, lost, behind.busy)
+    return Claim(jobs, max(keys, default=None), len(keys), behind.parked_or_released, lost, behind.busy)
 
 
 def _limited(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> Claim:
@@ -103,9 +104,7 @@ def _limited(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> C
             if free <= 0:
                 return Claim([], lost=lost, full=full)
             taken, found = claims.claim(database, holder, scope, free)
-            behind = (
-                _take_targeted(holder, targets_sql.lock_candidates(database, [one.id for one in found])) if found else TargetedClaim([])
-            )
+            behind = _take_targeted(holder, found) if found else TargetedClaim([])
     except Exception as error:
         if not db.is_refusal(error):
             raise
@@ -113,27 +112,42 @@ def _limited(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> C
     return _claim(taken, behind, found, lost)._replace(full=full)
 
 
-def _take_targeted(holder: LeaseHolder, candidates: Sequence[Candidate], *, alone: bool = False) -> TargetedClaim:
-    """Take or park locked candidates, and park the lines behind them unless `alone`. The caller has opened a transaction."""
-    if not candidates:
-        return TargetedClaim([])
+def _take_targeted(holder: LeaseHolder, found: Sequence[Candidate]) -> TargetedClaim:
+    """Lock the jobs that a claim has found, take or park them, and park the lines behind them. The caller has opened a transaction."""
+    candidates, busy = _lock(found)
+    return _take_or_park(holder, candidates, busy) if candidates else TargetedClaim([], 0, busy)
+
+
+def _lock(found: Sequence[Candidate]) -> tuple[list[Candidate], frozenset[str]]:
+    """Lock the targets that are free, and their jobs that are still QUEUED; return these jobs, and the names of the other targets."""
     database = Job.objects.database
-    targets = {one.tenant_target for one in candidates}
-    # Rows are locked already, so do not wait for locks: the holder of a target's lock may wait for one of these rows.
-    locked = database.try_locks(line.in_lock_order(targets))
+    # Targets first: a row that was parked meanwhile must not be locked, because the end of the run before it, which
+    # has the lock of the target, would skip the row. Do not wait: with a limit, the claim has locked its rows already,
+    # and another transaction with the lock of a target may wait for one of them.
+    targets = {candidate.tenant_target for candidate in found}
+    keys = database.try_locks(line.in_lock_order(targets))
+    locked = {target for target in targets if target.key in keys}
+    ids = [candidate.id for candidate in found if candidate.tenant_target in locked]
+    return targets_sql.lock_candidates(database, ids) if ids else [], frozenset(target.name for target in targets - locked)
+
+
+def _take_or_park(
+    holder: LeaseHolder, candidates: Sequence[Candidate], busy: frozenset[str] = frozenset(), *, alone: bool = False
+) -> TargetedClaim:
+    """Take or park locked candidates, and park the lines behind them unless `alone`."""
+    database = Job.objects.database
     # A separate statement after the locks, so that its snapshot shows all that the previous holders of the locks
     # committed.
-    decision = line.decide(
-        candidates, locked, targets_sql.target_jobs(database, [one for one in targets if one.key in locked]) if locked else []
-    )
+    decision = line.decide(candidates, targets_sql.target_jobs(database, {candidate.tenant_target for candidate in candidates}))
+    blocked = release_heads(decision.release) if decision.release else set()
     if decision.park:
         states.check(states.QUEUED, states.PENDING_TARGET)
         targets_sql.park(database, decision.park)
     taken = claims.take(database, holder, decision.take) if decision.take else []
-    parked = len(decision.park)
+    moved = len(decision.park) + len(decision.release) - len(blocked)
     if decision.crowded and not alone:  # if a row of the line is bad, the error must not seem to be that of the candidate
-        parked += targets_sql.park_line(database, decision.crowded, PARKED_AT_ONCE)
-    return TargetedClaim(taken, parked, frozenset(one.name for one in targets if one.key not in locked))
+        moved += targets_sql.park_line(database, decision.crowded, PARKED_AT_ONCE)
+    return TargetedClaim(taken, moved, busy | {target.name for target in blocked})
 
 
 def _one_by_one(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits | None = None) -> Claim:
@@ -163,20 +177,21 @@ def _take_one(holder: LeaseHolder, job_id: int, refused: RefusedJobs, limits: Li
     """Take one QUEUED job that no other transaction has locked, or set it aside if its row is bad."""
     database = Job.objects.database
     with database.atomic():
-        if limits:
-            place = Job.objects.current.filter(pk=job_id).values_list("tenant", "queue").first()
-            if place is None or room(limits, Scope(place[0], (place[1],)), 1)[0] < 1:
-                return []
-        candidates = targets_sql.lock_candidates(database, [job_id])
+        row = Job.objects.current.filter(pk=job_id).values_list("claim_rank", "tenant", "target", "queue").first()
+        if row is None or (limits and room(limits, Scope(row[1], (row[3],)), 1)[0] < 1):
+            return []
+        candidate = Candidate(job_id, *row[:3])
+        candidates = _lock([candidate])[0] if candidate.target else targets_sql.lock_candidates(database, [job_id])
+        if not candidates:
+            return []
         try:
-            with database.atomic():  # the savepoint to which a bad row is rolled back; the job may have no target
-                plain = [one.id for one in candidates if not one.target]
-                return claims.take(database, holder, plain) if plain else _take_targeted(holder, candidates, alone=True).jobs
+            with database.atomic():  # the savepoint to which a bad row is rolled back
+                if candidate.target:
+                    return _take_or_park(holder, candidates, alone=True).jobs
+                return claims.take(database, holder, [job_id])
         except Exception as error:
             if not db.is_refusal(error):
                 raise
-            # The rollback to the savepoint released the lock of the target. This does no harm, because a job that
-            # becomes ERROR does not free its target.
             token = Job.objects.current.values_list("lease_token", flat=True).get(pk=job_id)
             if aside.try_set_aside(Lease(job_id, token), states.Status.QUEUED, "it cannot be claimed", error):
                 refused.aside += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from jobqueue import db
 from jobqueue.core import states
@@ -41,6 +41,18 @@ def settle(targets: Collection[Target]) -> int:
     for one in released:
         wakeup.work(one.queue, one.tenant)
     return len(released)
+
+
+def release_heads(heads: Mapping[int, Target]) -> set[Target]:
+    """Release parked jobs, the heads of free targets; return the targets whose heads other transactions have locked.
+
+    The caller holds the locks of the targets.
+    """
+    states.check(states.PENDING_TARGET, states.QUEUED)
+    released = targets_sql.release_heads(Job.objects.database, [*heads])
+    for one in released:
+        wakeup.work(one.queue, one.tenant)
+    return {*heads.values()} - {heads[one.id] for one in released}
 
 
 def settle_safely(targets: Collection[Target]) -> int:

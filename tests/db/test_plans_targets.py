@@ -105,7 +105,8 @@ STATEMENTS = {
     "claim of a tenant without jobs": Statement(lambda db: claims.claim(db, LENDER, Scope("nobody"), 8), {"next"}),
     "lock_candidates": Statement(lambda db: targets_sql.lock_candidates(db, ids(db, "free-%")), set()),
     "target_jobs": Statement(
-        lambda db: targets_sql.target_jobs(db, named("busy", "long", "halted", "wrecked", "paused-7", *FREE)), {"held", "line_queued"}
+        lambda db: targets_sql.target_jobs(db, named("busy", "long", "halted", "wrecked", "paused-7", *FREE)),
+        {"held", "line_queued", "line_parked"},
     ),
     "take": Statement(lambda db: claims.take(db, LENDER, ids(db, "free-%")), set()),
     "park": Statement(lambda db: targets_sql.park(db, ids(db, "busy")), set()),
@@ -113,6 +114,7 @@ STATEMENTS = {
     "release": Statement(
         lambda db: targets_sql.release(db, named("busy", "long", "halted", "free-1")), {"held", "one_holder", "line_parked"}
     ),
+    "release_heads": Statement(lambda db: targets_sql.release_heads(db, ids(db, "free-%")), set()),
     "hand_over": Statement(
         lambda db: targets_sql.hand_over(db, LENDER, named("busy", "long", "halted", "free-1"), ALL, ()),
         {"held", "line_parked", "line_queued", "next"},
@@ -124,7 +126,9 @@ STATEMENTS = {
     "hand_over of one by patterns": Statement(
         lambda db: targets_sql.hand_over(db, LENDER, named("long"), PATTERNS, ("mail",)), {"held", "line_parked", "line_queued", "next"}
     ),
-    "target_jobs of many": Statement(lambda db: targets_sql.target_jobs(db, MANY), {"held", "line_queued"}, len(MANY) * PER_TARGET),
+    "target_jobs of many": Statement(
+        lambda db: targets_sql.target_jobs(db, MANY), {"held", "line_queued", "line_parked"}, len(MANY) * PER_TARGET
+    ),
     "park_line of many": Statement(lambda db: targets_sql.park_line(db, MANY, 2_000), {"line_queued"}, len(MANY) * PER_TARGET),
     "release of many": Statement(lambda db: targets_sql.release(db, MANY), {"held", "one_holder", "line_parked"}, len(MANY) * PER_TARGET),
     "hand_over of many": Statement(

@@ -134,8 +134,9 @@ def test_a_cancel_between_two_deaths_wins(workers: Workers) -> None:
             answers.append(cancel(job_id(poison)).status)
 
     assert restart_until_all_is_settled(workers, 40, died) == 2
-    assert answers == ["RUNNING"], "the dead worker's lease was valid at the time of the cancel"
-    assert (state(poison), row(poison).message) == ("CANCELED", "Job was interrupted by user")
+    # RUNNING until the lease of the dead worker ends; on a busy machine, it may have ended, and the job is QUEUED.
+    messages = {"RUNNING": "Job was interrupted by user", "CANCELED": "Job was canceled by user"}
+    assert (state(poison), row(poison).message) == ("CANCELED", messages[answers[0]])
     assert_innocent(workers, innocent, most=2)
 
 

@@ -414,7 +414,7 @@ class Lines(RuleBasedStateMachine):
             moved = promote_due_jobs() + resume_parents()
             for tenant in set(TENANTS):
                 found = claim(LeaseHolder("worker-1", LEASE_SECONDS), Scope(tenant), 3)
-                moved += found.parked
+                moved += found.parked_or_released
                 for job in found.jobs:
                     target = Target(job.tenant, job.target) if job.target else None
                     finish([Outcome(Lease(job.id, job.lease_token), Kind.SUCCESS, 1.0, 1.0, target=target)])

@@ -87,7 +87,7 @@ def test_jobs_with_a_target_count_and_what_is_only_parked_does_not() -> None:
     JobFactory.create_batch(3, target="customer:7")
     JobFactory.create_batch(3)
     first = take(max_running=3)
-    assert (len(first.jobs), first.parked) == (1, 2)
+    assert (len(first.jobs), first.parked_or_released) == (1, 2)
     assert len(take(max_running=3).jobs) == 2
     assert take(max_running=3).jobs == []
 

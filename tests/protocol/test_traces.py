@@ -113,8 +113,7 @@ def test_1_a_queued_holder_is_the_head(judged: Callable[..., None]) -> None:
         job(priority=1), job(priority=1)
         runs_all()
 
-    words = 'one.status == "QUEUED" and (one.holds or target not in heads)'
-    judged(trace, lambda patch: without(patch, line, "decide", words, 'one.status == "QUEUED" and not one.holds'), "I3")
+    judged(trace, lambda patch: patch.setattr(line, "_line_order", lambda one: (one.claim_rank, one.id)), "I3")
 
 
 def test_2_a_queued_holder_is_not_parked_with_the_rest(judged: Callable[..., None], other: Rival) -> None:
@@ -288,6 +287,23 @@ def test_11_locks_are_taken_in_the_order_of_their_keys(
     judged(
         trace, lambda patch: patch.setattr(release, "in_lock_order", lambda targets: [one.key for one in sorted(targets)]), "I5: .*deadlock"
     )
+
+
+def test_13_the_head_of_a_line_is_sought_among_parked_jobs_too(judged: Callable[..., None], other: Rival) -> None:
+    """A claim locks rows that it saw QUEUED although they were parked a moment ago, so the release of a job may skip the best."""
+
+    def trace() -> None:
+        first, better, last = job(priority=2), job(priority=1), job()
+        hold(take() == [first.pk], "the claim")
+        with other.locking(better):
+            end(first)
+            hold(place(last) == states.QUEUED, "the release skips the locked job")
+            hold(take() == [], f"I4: {last.pk} is taken before {better.pk}, which is locked")
+        hold((take(), take()) == ([], [better.pk]), f"I4: {last.pk} is taken before {better.pk}")
+        end(better)
+        runs_all()
+
+    judged(trace, lambda patch: without(patch, line, "decide", " or job.is_parked", ""), "I4")
 
 
 def test_the_order_of_locks_is_the_same_for_all_transactions() -> None:

@@ -246,4 +246,12 @@ class Claimer:
 def _together(one: Claim, other: Claim) -> Claim:
     last = max(filter(None, (one.last, other.last)), default=None)
     jobs, lost = [*one.jobs, *other.jobs], [*one.lost, *other.lost]
-    return Claim(jobs, last, one.seen + other.seen, one.parked + other.parked, lost, one.busy | other.busy, one.full | other.full)
+    return Claim(
+        jobs,
+        last,
+        one.seen + other.seen,
+        one.parked_or_released + other.parked_or_released,
+        lost,
+        one.busy | other.busy,
+        one.full | other.full,
+    )
