@@ -5,7 +5,7 @@ No other package, except for the migrations, sends SQL of its own.
 
 from jobqueue.db.database import Database, for_alias
 from jobqueue.db.dedicated_connections import let_go
-from jobqueue.db.ended_jobs import EndedJob, Flow
+from jobqueue.db.ended_jobs import EndedJob
 from jobqueue.db.environment import unsuitable
 from jobqueue.db.errors import (
     is_connection_error,
@@ -30,7 +30,6 @@ __all__ = [
     "EndedJob",
     "EndedRun",
     "Event",
-    "Flow",
     "Lease",
     "LeaseHolder",
     "Mark",

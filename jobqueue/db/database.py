@@ -37,7 +37,9 @@ class Database:
     now: ClassVar[str] = ""
     seconds_from_now: ClassVar[str] = ""  # a time in the future; its parameter is the number of seconds from now
     exact_time: ClassVar[str] = "{}"  # a time in a form that does not lose precision when Python reads it and sends it back
-    seconds_since: ClassVar[str] = ""
+    epoch: ClassVar[str] = "round((julianday({0}) - 2440587.5) * 86400.0, 3)"  # a time as seconds since 1970
+    at_epoch: ClassVar[str] = ""  # the time whose parameter is its seconds since 1970
+    seconds_between: ClassVar[str] = "((julianday({1}) - julianday({0})) * 86400.0)"
     as_text: ClassVar[str] = "{}"
     last_entry: ClassVar[str] = "json_extract(history, '$[#-1].{}')"
     next_fence: ClassVar[str] = "lease_token + 1"
@@ -218,6 +220,14 @@ class Database:
     def skip_locked_of(self, alias: str) -> str:
         """Return the clause that locks the rows of one table of a join and skips locked ones."""
         return ""
+
+    def bucket(self, expression: str, bounds: Sequence[float]) -> str:
+        """Return the SQL of how many of the rising `bounds` a number has reached."""
+        if not bounds:
+            return "0"
+        middle = len(bounds) // 2
+        high = self.bucket(expression, bounds[middle + 1 :])
+        return f"CASE WHEN {expression} < {bounds[middle]!r} THEN {self.bucket(expression, bounds[:middle])} ELSE {middle + 1} + {high} END"
 
     # Values
 

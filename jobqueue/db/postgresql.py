@@ -33,7 +33,9 @@ class PostgreSQL(Database):
     skip_locked = " FOR NO KEY UPDATE SKIP LOCKED"  # a plain FOR UPDATE would skip a job that an event's foreign key refers to
     key_share = " FOR KEY SHARE"
     for_deletion = " FOR UPDATE SKIP LOCKED"
-    seconds_since = "extract(epoch FROM statement_timestamp() - {0})::float8"
+    epoch = "extract(epoch FROM {0})::float8"
+    at_epoch = "to_timestamp(%s)"
+    seconds_between = "extract(epoch FROM {1} - {0})::float8"
     as_text = "{0}::text"
     # A range: with `status = 'PAUSED'`, the primary key has this order, too, and the planner might read the whole
     # table by it.
@@ -163,6 +165,10 @@ class PostgreSQL(Database):
         """Return targets as rows (tenant, name), and the parameters."""
         found = list(targets)
         return "SELECT * FROM unnest(%s::text[], %s::text[])", [[one.tenant for one in found], [one.name for one in found]]
+
+    def bucket(self, expression: str, bounds: Sequence[float]) -> str:
+        """Return the SQL of how many of the rising `bounds` a number has reached."""
+        return f"width_bucket({expression}, '{{{','.join(map(repr, bounds))}}}'::float8[])"
 
     def skip_locked_of(self, alias: str) -> str:
         """Return the clause that locks the rows of one table of a join and skips locked ones."""

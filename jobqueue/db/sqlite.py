@@ -29,7 +29,7 @@ class SQLite(Database):
     now = f"strftime({FORMAT}, 'now')"
     seconds_from_now = f"strftime({FORMAT}, 'now', %s || ' seconds')"
     exact_time = "{0} || ''"  # the text, because the driver would convert it to a time
-    seconds_since = "(julianday('now') - julianday({0})) * 86400.0"
+    at_epoch = "datetime(%s, 'unixepoch')"  # without a fraction: it is not above the same time with one
     # NULL, which the column refuses, if the token cannot rise: SQLite would turn the sum with the largest integer
     # into a float, and the sum with a text into 1.
     next_fence = "CASE WHEN typeof(lease_token) = 'integer' AND lease_token < 9223372036854775807 THEN lease_token + 1 END"

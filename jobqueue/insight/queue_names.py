@@ -5,10 +5,11 @@ from __future__ import annotations
 from jobqueue import conf
 from jobqueue.access.hiding import declared
 from jobqueue.core import queue_rules
+from jobqueue.core.loads import QUEUE
 from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.declared import registry
 from jobqueue.insight.workers import MAX_WORKERS, alive
-from jobqueue.models import Job, Queue, QueueSample, Schedule
+from jobqueue.models import Job, Queue, Sample, Schedule
 
 NEWEST = 1000
 
@@ -52,5 +53,5 @@ def _is_served(name: str) -> bool:
 
 def _has_jobs(name: str) -> bool:
     newest = Job.objects.current.order_by("-pk").values_list("queue", flat=True)[:NEWEST]
-    samples = QueueSample.objects.using(Job.objects.database.alias).filter(queue=name)
+    samples = Sample.objects.using(Job.objects.database.alias).filter(kind=QUEUE, name=name)
     return Job.objects.any_in_queue(name) or name in {*newest} or samples.exists()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from jobqueue.core import states
+from jobqueue.core.targets import Target
 from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import MAX_QUEUES, QUEUED
 from jobqueue.models import Job, Queue
@@ -28,38 +30,54 @@ class QueueState:
     paused_until: datetime | None = None
 
 
-def queue_states(*, at_rest: bool = False) -> list[QueueState]:
-    """Return every queue that has a row, or a job that is queued or runs: paused ones first, then those with a limit, then busy ones.
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The queued jobs of each queue, counted up to a bound, and for how many seconds the oldest has waited."""
 
-    The cost is bounded, however many jobs wait in the queues. A caller that knows that no job is queued or runs sets
-    `at_rest`, which skips the queries for such jobs.
-    """
+    pairs: Sequence[Target]  # each tenant and queue
+    numbers: dict[str, int]
+    oldest_seconds: dict[str, float]
+    capped: set[str]  # the queues that have more jobs than were counted
+
+
+def backlog(most: int) -> Backlog:
+    """Return the queued jobs of each queue, up to `most`. The cost is bounded, however many jobs wait in the queues."""
     database = Job.objects.database
-    rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MAX_QUEUES]
-    decided = {row[0]: row[1:] for row in rows}
-    running = {} if at_rest else Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
-    pairs = [] if at_rest else overview_sql.queues_in(database, MAX_QUEUES)
+    pairs = overview_sql.queues_in(database, MAX_QUEUES)
     share = BUDGET // max(len(pairs), 1)
-    most, first = min(max(share, 100), MAX_COUNTED), min(max(share // 10, 10), 1000)
-    groups = overview_sql.groups(database, "queue", QUEUED, pairs, most=most, first=first) if pairs else []
-    queued: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
+    bound, first = min(max(share, 100), most), min(max(share // 10, 10), 1000)
+    groups = overview_sql.groups(database, "queue", QUEUED, pairs, most=bound, first=first) if pairs else []
+    numbers: dict[str, int] = dict.fromkeys((pair.name for pair in pairs), 0)
     oldest: dict[str, datetime] = {}
-    capped = {group.name for group in groups if group.number >= most}
+    capped = {group.name for group in groups if group.number >= bound}
     for group in groups:
-        queued[group.name] = min(queued[group.name] + group.number, MAX_COUNTED)
+        numbers[group.name] = min(numbers[group.name] + group.number, most)
         if group.oldest is not None:
             oldest[group.name] = min(group.oldest, oldest.get(group.name, group.oldest))
     now = overview_sql.clock(database) if oldest else None
+    seconds = {name: max((now - since).total_seconds(), 0.0) for name, since in oldest.items()} if now else {}
+    return Backlog(pairs, numbers, seconds, capped | {name for name, number in numbers.items() if number >= most})
+
+
+def queue_states() -> list[QueueState]:
+    """Return every queue that has a row, or a job that is queued or runs: paused ones first, then those with a limit, then busy ones.
+
+    The cost is bounded, however many jobs wait in the queues.
+    """
+    rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MAX_QUEUES]
+    decided = {row[0]: row[1:] for row in rows}
+    running = Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
+    queued = backlog(MAX_COUNTED)
     found = [
         QueueState(
             name,
             *decided.get(name, (False, None, None))[:2],
-            queued=queued.get(name, 0),
+            queued=queued.numbers.get(name, 0),
             running=running.get(name, 0),
-            oldest_queued_seconds=max((now - oldest[name]).total_seconds(), 0.0) if now and name in oldest else None,
-            queued_is_capped=name in capped or queued.get(name, 0) >= MAX_COUNTED,
+            oldest_queued_seconds=queued.oldest_seconds.get(name),
+            queued_is_capped=name in queued.capped,
             paused_until=decided[name][2] if name in decided else None,
         )
-        for name in {*decided, *running, *queued}
+        for name in {*decided, *running, *queued.numbers}
     ]
     return sorted(found, key=lambda one: (not one.paused, one.max_running is None, not (one.queued or one.running), str(one.name)))

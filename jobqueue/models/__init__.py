@@ -5,7 +5,7 @@ from jobqueue.models.event import JobEvent
 from jobqueue.models.job import Job
 from jobqueue.models.phase import JobDependency, JobPhase
 from jobqueue.models.queue import Queue
-from jobqueue.models.sample import QueueSample
+from jobqueue.models.sample import Sample
 from jobqueue.models.schedule import Schedule, ScheduleTick
 from jobqueue.models.webhook import WebhookDelivery
 from jobqueue.models.worker import Worker
@@ -17,7 +17,7 @@ __all__ = [
     "JobEvent",
     "JobPhase",
     "Queue",
-    "QueueSample",
+    "Sample",
     "Schedule",
     "ScheduleTick",
     "WebhookDelivery",

@@ -1,31 +1,40 @@
-"""The samples from which graphs are drawn: a row per queue for every ten seconds of the last hour, in a ring."""
+"""The samples from which charts, metrics and the autoscaling signal are computed."""
 
 from django.db import models
 
-from jobqueue.db import MomentField, Now
 from jobqueue.models import fields
 
 
-class QueueSample(models.Model):
-    """The numbers of one queue at one moment; `slot` is the position in the ring, which is overwritten after an hour."""
+class Sample(models.Model):
+    """The load of one queue or task (`kind`, `name`) in the span of `seconds` that begins at `begins`.
+
+    The lengths of the spans are those of ``core/loads.py``; `slot` is the position in the ring of this length, which is overwritten. With
+    the length 0, the row is the sum since the first sample, and `begins` is the last span that was added. There is no row for a span in
+    which nothing waited, ran, came or ended.
+    """
 
     id = models.BigAutoField(primary_key=True)
-    queue = models.CharField(max_length=200)
-    slot = models.SmallIntegerField()
-    at = MomentField(db_default=Now())
-    queued = fields.number(help_text="Jobs that could be claimed.")
-    running = fields.number()
-    oldest_seconds = models.FloatField(null=True, blank=True, help_text="How long the oldest QUEUED job had waited.")
-    enqueued_per_second = models.FloatField(null=True, blank=True, help_text="Empty: there is no earlier sample.")
-    finished_per_second = models.FloatField(null=True, blank=True, help_text="All jobs that ended.")
-    failed_per_second = models.FloatField(null=True, blank=True, help_text="The jobs that ended in ERROR.")
+    kind = models.CharField(max_length=8)
+    name = models.CharField(max_length=500)
+    seconds = models.IntegerField()
+    slot = models.IntegerField()
+    begins = models.BigIntegerField(help_text="In seconds since 1970.")
+    queued = fields.number(help_text="The most jobs that could be claimed.")
+    running = fields.number(help_text="The most jobs that ran.")
+    oldest_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="The longest time that a queued job had waited.")
+    enqueued = fields.number(field=models.BigIntegerField, help_text="Jobs that were created.")
+    succeeded = fields.number(field=models.BigIntegerField)
+    failed = fields.number(field=models.BigIntegerField, help_text="Jobs that ended in ERROR.")
+    canceled = fields.number(field=models.BigIntegerField)
+    wait_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="The sum of the waits before the last runs.")
+    run_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="The sum of the durations of the last runs.")
+    waits = models.TextField(default="", db_default="", blank=True, help_text="The histogram of the waits.")
+    runs = models.TextField(default="", db_default="", blank=True, help_text="The histogram of the runs.")
 
     class Meta:
-        ordering = ("queue", "at")
-        constraints = (
-            models.UniqueConstraint(fields=["queue", "slot"], name="jobqueue_sample_slot"),
-            fields.time_constraint("jobqueue_sample_times", "at"),
-        )
+        ordering = ("kind", "name", "seconds", "begins")
+        constraints = (models.UniqueConstraint(fields=["kind", "name", "seconds", "slot"], name="jobqueue_sample_slot"),)
+        indexes = (models.Index(fields=["seconds", "begins"], name="jobqueue_sample_age"),)
 
     def __str__(self) -> str:
-        return f"{self.queue} at {self.at:%H:%M:%S}"
+        return f"{self.kind} {self.name}: {self.seconds} s from {self.begins}"

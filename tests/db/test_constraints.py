@@ -20,7 +20,7 @@ from jobqueue.models import (
     JobEvent,
     JobPhase,
     Queue,
-    QueueSample,
+    Sample,
     Schedule,
     ScheduleTick,
     WebhookDelivery,
@@ -162,7 +162,7 @@ def row_of(model: Any, column: str = "") -> Any:
         JobEvent: {"job": job, "name": "job.started"},
         JobPhase: {"job": job, "position": 0, "name": "first", "started_at": now},
         Queue: {"name": "mail"},
-        QueueSample: {"queue": "mail", "slot": 1},
+        Sample: {"kind": "queue", "name": "mail", "seconds": 10, "slot": 1, "begins": 0},
         ScheduleTick: {"nominal_at": now},
         Worker: {"id": uuid.uuid4()},
     }
@@ -215,7 +215,7 @@ def test_a_time_that_no_constraint_has_checked_is_read_as_the_nearest(model: Any
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [model for model in MODELS if any(one is model for one, _ in TIMES)])
 def test_the_check_of_an_instance_accepts_its_times_and_refuses_one_that_cannot_be_read(model: Any, caplog: Any) -> None:
     row = model.objects.get(pk=row_of(model).pk)
     row.validate_constraints()

@@ -20,7 +20,7 @@ from jobqueue import insight
 from jobqueue.access.hiding import mask_of
 from jobqueue.db import overview
 from jobqueue.insight.problems.base import Thresholds
-from jobqueue.models import BackgroundJobLease, Job, JobDependency, JobPhase, Queue, QueueSample, WebhookDelivery
+from jobqueue.models import BackgroundJobLease, Job, JobDependency, JobPhase, Queue, Sample, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
@@ -72,7 +72,7 @@ def scene() -> dict[str, Any]:
     ):
         JobFactory(**traits)
     Queue.objects.create(name="mail", paused=True, max_running=1)
-    QueueSample.objects.create(queue="mail", slot=1)
+    Sample.objects.create(kind="queue", name="mail", seconds=10, slot=1, begins=int(now.timestamp()))
     ScheduleFactory(retry_at=now, last_error="no")
     for traits in ({}, {"failed": True}, {"delivered": True}):
         DeliveryFactory(**traits)
@@ -98,6 +98,8 @@ def scene() -> dict[str, Any]:
         "when": now,
         "begin": now,
         "end": now,
+        "kind": "queue",
+        "most": 10,
         "delta": timedelta(seconds=90),
         "number": 2.0,
         "slots": 2,
