@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 REPORTS := .reports
 WORKERS ?= 2
 # Tests with processes of their own wait for most of their time.
-WAITING_WORKERS ?= 3
+WAITING_WORKERS ?= 4
 
 # The first of these that starts and is new enough. Say PYTHON=… for another one.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -17,19 +17,19 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo package lock test test-zones test-plain test-pgbouncer test-slow test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes words migrations bench clean
+.PHONY: help install demo package lock test test-all test-zones test-plain test-pgbouncer test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes words migrations bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
-	@echo "make test        run the tests on PostgreSQL, then on SQLite; all parts run, and the worst status counts"
-	@echo "make test-plain  run the quick tests on PostgreSQL without the fast path (FAST_PATH)"
-	@echo "make test-pgbouncer   run the quick tests on PostgreSQL through PgBouncer (the Debian package pgbouncer)"
+	@echo "make test        run what a commit needs: the quick tests on PostgreSQL, then on SQLite"
+	@echo "make test-all    run the tests that make test leaves out: long ones, real processes, a browser, state machines, the whole demo"
+	@echo "make test-plain  run the tests without worker processes on PostgreSQL without the fast path (FAST_PATH)"
+	@echo "make test-pgbouncer   run the tests without worker processes on PostgreSQL through PgBouncer (the Debian package pgbouncer)"
 	@echo "make package     build the package, check it, install it into a clean environment, and run a job there"
 	@echo "make lock        renew the lock of what CI installs (.ci/lock-*.txt)"
-	@echo "make test-zones  run the quick tests with USE_TZ = False in Asia/Shanghai and America/St_Johns"
-	@echo "make test-slow   run the long tests: state machines, the whole demo, real processes on SQLite"
+	@echo "make test-zones  run the tests without worker processes with USE_TZ = False in Asia/Shanghai and America/St_Johns"
 	@echo "make test-rows   try every bad row that the generator knows beside good jobs, on both databases (about an hour)"
-	@echo "make django-6.1  run the quick tests on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
+	@echo "make django-6.1  run the tests of what builds on Django's insides on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
 	@echo "make lint        check style, types, layers, sizes, words and migrations"
 	@echo "make bench       run the benchmarks (ARGS=--help tells more)"
 	@echo "make clean       remove the environments, caches and reports; the data in .data stays"
@@ -69,14 +69,15 @@ bench: $(STAMP)
 
 # $(call PYTEST,environment,report)
 PYTEST = $(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml -n $(WORKERS)
-# Tests with real processes (in an order of their own: tests/order.py); what only waited in vain beside others runs once more, alone.
+# Tests that wait (in an order of their own: tests/order.py); what only waited in vain beside others runs once more, alone.
+# The longest, a quick run of all benchmarks, takes longer than other tests may hang.
 # $(call PATIENTLY,environment,report,options)
-PATIENTLY = $(call PYTEST,$(1),$(2)) --dist loadfile -n $(WAITING_WORKERS) $(3) $(ARGS) || \
+PATIENTLY = $(call PYTEST,$(1),$(2)) --dist loadfile -n $(WAITING_WORKERS) -o faulthandler_timeout=900 $(3) $(ARGS) || \
 	$(PY) .ci/again.py $(REPORTS)/$(2).xml $(1)/bin/python -m pytest
+# What a commit needs; the tests without worker processes; and what `test` leaves out.
+QUICK := --dist worksteal -m "not faults and not browser and not slow and not long"
 TOGETHER := --dist worksteal -m "not faults and not browser and not slow"
-ALONE := -m "(faults or browser) and not slow"
-# A quick run of all benchmarks takes longer than other tests may hang.
-SLOW := -m slow -o faulthandler_timeout=900
+REST := -m "faults or browser or slow or long"
 # The files that have such tests: to read all the others takes each process longer than some of the tests.
 FILES = $(shell grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 
@@ -89,9 +90,16 @@ NOTE := note $$?;
 END := exit $$worst
 
 test: $(STAMP)
-	$(BEGIN) $(call PYTEST,$(VENV),postgresql) $(TOGETHER) $(ARGS); $(NOTE) \
-	$(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE) $(call FILES,faults|browser)); $(NOTE) \
-	export TEST_DATABASE=sqlite; $(call PYTEST,$(VENV),sqlite) $(TOGETHER) $(ARGS); $(NOTE) \
+	$(BEGIN) $(call PYTEST,$(VENV),postgresql) $(QUICK) $(ARGS); $(NOTE) \
+	TEST_DATABASE=sqlite $(call PYTEST,$(VENV),sqlite) $(QUICK) $(ARGS); $(NOTE) \
+	$(END)
+
+# All that `test` leaves out; CI runs both.
+test-all: $(STAMP)
+	$(BEGIN) $(call PATIENTLY,$(VENV),postgresql-rest,$(REST) $(call FILES,faults|browser|slow|long)); $(NOTE) \
+	export TEST_DATABASE=sqlite; \
+	$(call PATIENTLY,$(VENV),sqlite-rest,-m "(faults or long) and not slow" $(sort $(ON_SQLITE) $(call FILES,long))); $(NOTE) \
+	$(call PATIENTLY,$(VENV),sqlite-slow,-m slow tests/lifecycle tests/faults/test_bad_rows.py); $(NOTE) \
 	$(END)
 
 # Renew the lock of what CI installs, for the oldest Python and for a newer one.
@@ -109,13 +117,13 @@ package: .venv-package/.installed
 	@$(@D)/bin/python -m pip install -qq --group package
 	@touch $@
 
-# The quick tests with naive times in the project, far from UTC.
+# The same tests with naive times in the project, far from UTC.
 test-zones: $(STAMP)
 	$(BEGIN) TEST_USE_TZ=0 TEST_TIME_ZONE=Asia/Shanghai $(call PYTEST,$(VENV),postgresql-zones) $(TOGETHER) $(ARGS); $(NOTE) \
 	TEST_DATABASE=sqlite TEST_USE_TZ=0 TEST_TIME_ZONE=America/St_Johns $(call PYTEST,$(VENV),sqlite-zones) $(TOGETHER) $(ARGS); $(NOTE) \
 	$(END)
 
-# The quick suite without what only speeds PostgreSQL up.
+# Without what only speeds PostgreSQL up.
 test-plain: $(STAMP)
 	TEST_FAST_PATH=0 $(call PYTEST,$(VENV),postgresql-plain) $(TOGETHER) $(ARGS)
 
@@ -123,14 +131,7 @@ test-plain: $(STAMP)
 test-pgbouncer: $(STAMP)
 	TEST_PGBOUNCER=1 $(call PYTEST,$(VENV),postgresql-pgbouncer) $(TOGETHER) $(ARGS)
 
-# What takes longer: long state machines, the whole demo, a short run of the benchmarks, and real processes on SQLite.
-test-slow: $(STAMP)
-	$(BEGIN) $(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW) $(call FILES,slow)); $(NOTE) \
-	export TEST_DATABASE=sqlite; $(call PATIENTLY,$(VENV),sqlite-alone,$(ALONE) $(ON_SQLITE)); $(NOTE) \
-	$(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle tests/faults/test_bad_rows.py); $(NOTE) \
-	$(END)
-
-# Every value for every column; test-slow tries a sample of them.
+# Every value for every column; test-all tries a sample of them.
 test-rows: export BAD_ROWS := all
 test-rows: $(STAMP)
 	$(BEGIN) $(call PYTEST,$(VENV),postgresql-rows) tests/faults/test_bad_rows.py $(ARGS); $(NOTE) \

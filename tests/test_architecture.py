@@ -50,6 +50,7 @@ BY_NAME = {
 }
 
 
+@pytest.mark.long
 def test_status_is_assigned_in_db_and_managers_only() -> None:
     found = {place for path in modules().values() for place in status_writes(path)}
 
@@ -89,16 +90,19 @@ def test_every_module_is_in_one_layer() -> None:
     assert sorted(name for layer in layers() for name in layer) == sorted(tops)
 
 
+@pytest.mark.long
 def test_modules_and_functions_are_short() -> None:
     assert [finding for path in modules().values() for finding in sizes().check(path)] == []
 
 
+@pytest.mark.long
 def test_modules_form_no_circle_imports_for_types_included() -> None:
     found = circles({name: imported(name) for name in modules()})
 
     assert found == [], "These modules import each other in a circle: move what both need to a module below them."
 
 
+@pytest.mark.long
 def test_modules_are_imported_by_name_only_for_a_reason_that_is_listed() -> None:
     found = {path.relative_to(CHECKOUT).as_posix() for path in modules().values() if any(map(imports_by_name, ast.walk(parsed(path))))}
 

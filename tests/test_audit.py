@@ -130,6 +130,7 @@ def test_a_change_of_what_does_not_exist_or_is_hidden_is_recorded(client: Client
     assert lines() == []
 
 
+@pytest.mark.long
 def test_a_change_in_the_admin_of_what_does_not_exist_or_is_hidden_is_recorded(client: Client, lines: Lines, settings: Any) -> None:
     settings.JOBQUEUE = {"VISIBLE_JOBS": lambda user: Q(tenant="acme")}
     hidden, sent = JobFactory(tenant="other"), DeliveryFactory(delivered=True)

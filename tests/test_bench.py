@@ -134,6 +134,7 @@ def test_a_quick_run_measures_every_scenario_for_both_subjects(tmp_path: Path) -
     assert drawn.read_text().startswith("<svg ")
 
 
+@pytest.mark.long
 def test_an_unknown_scenario_is_refused_with_the_names_that_there_are() -> None:
     done = bench("--scenario", "drain,speed")
 
@@ -142,6 +143,7 @@ def test_an_unknown_scenario_is_refused_with_the_names_that_there_are() -> None:
     assert all(name in done.stderr for name in scenarios.SCENARIOS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", ["0", "1,,2", "two", ""])
 def test_numbers_of_processes_are_numbers(counts: str) -> None:
     done = bench("--processes", counts)
@@ -150,6 +152,7 @@ def test_numbers_of_processes_are_numbers(counts: str) -> None:
     assert f"{counts!r} is not a list of numbers of processes" in done.stderr
 
 
+@pytest.mark.long
 def test_a_harness_that_is_not_there_is_reported_before_anything_is_measured(tmp_path: Path) -> None:
     done = bench("--quick", harness=str(tmp_path))
 
@@ -196,6 +199,7 @@ def test_figures_of_the_harness_are_compared_within_its_rounds() -> None:
     assert "peers_enqueue_raw" not in rows
 
 
+@pytest.mark.long
 def test_figures_of_several_runs_make_one_document_in_which_the_latest_count(tmp_path: Path) -> None:
     files = [tmp_path / "first.json", tmp_path / "second.json"]
     for file, ours in zip(files, (100.0, 200.0), strict=True):

@@ -21,12 +21,14 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(JSON)
 def test_a_small_value_is_returned_as_it_is(value: Any) -> None:
     if len(json.dumps(value)) < 1000:
         assert capped(value, 10_000) == value
 
 
+@pytest.mark.long
 @given(JSON, st.integers(0, 200))
 def test_of_a_large_value_the_beginning_is_left(value: Any, most: int) -> None:
     shown = capped(value, most)
@@ -70,6 +72,7 @@ def test_a_secret_is_not_cut_in_half_before_it_is_hidden() -> None:
             assert "hun" not in shown
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_the_report_for_a_stream_or_a_page_takes_no_time_and_hides_what_it_hid() -> None:
     plain = " ".join(f"name{number}: value" for number in range(300_000))

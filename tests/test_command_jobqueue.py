@@ -296,6 +296,7 @@ def test_an_invalid_number_is_refused(number: str) -> None:
         run("health", f"--max-failed-jobs={number}")
 
 
+@pytest.mark.long
 def test_warnings_alone_end_with_three_or_with_zero_on_demand() -> None:
     WorkerFactory()
     JobFactory(error=True)

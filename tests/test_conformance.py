@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from django.test import SimpleTestCase, TestCase, TransactionTestCase, override_settings
 
 from jobqueue import compat
@@ -32,6 +33,7 @@ class TestDatabaseBackend(TaskBackendConformance, TestCase):
         run_until_idle()
 
 
+@pytest.mark.long
 @override_settings(TASKS=TASKS)
 class TestDatabaseBackendWithAWorker(RunTests, EndingTests, SignalTests, TransactionTests, TransactionTestCase):
     """Jobs run in a complete worker, with all of its threads: the parts of the kit that test runs."""

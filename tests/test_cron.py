@@ -136,6 +136,7 @@ def by_hand(expression: str, zone: str, day: date) -> list[datetime]:
     return found
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     zone=st.sampled_from([*CHANGES]),
@@ -186,6 +187,7 @@ def test_a_minute_is_a_minute() -> None:
         assert len(due(daily, begin, NOW.replace(second=0) + timedelta(seconds=seconds), "skip", 1)) == number
 
 
+@pytest.mark.long
 def test_after_a_downtime_the_policy_decides() -> None:
     newest = NOW.replace(second=0)
     assert due(EACH_MINUTE, DAYS_AGO, NOW, "once", 100) == [newest]

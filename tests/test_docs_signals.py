@@ -40,6 +40,7 @@ def fails():
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("logging", "mails"), [(BLOCK, 1), ("{}", 0 if compat.PACKAGE == "django_tasks" else 1)], ids=["page", "default"])
 def test_a_failed_run_is_one_mail_with_the_logging_of_the_page(tmp_path: Path, logging: str, mails: int) -> None:
     (tmp_path / "failing.py").write_text(FAILING)

@@ -114,6 +114,7 @@ def pages(job: Job) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_no_page_or_filter_of_the_admin_shows_a_mark(client: Client, job: Job) -> None:
     for page in pages(job):
         answer = client.get(page, follow=True)
@@ -128,6 +129,7 @@ def test_no_page_or_filter_of_the_admin_shows_a_mark(client: Client, job: Job) -
     clean(client.get(reverse("admin:jobqueue_job_change", args=[job.pk]), headers={"X-Jobqueue-Part": "1"}).content, "the live part")
 
 
+@pytest.mark.long
 def test_no_answer_of_a_button_shows_a_mark(client: Client, job: Job) -> None:
     JobFactory(target="", unique_key=job.unique_key)
     for verb in VERBS:
@@ -158,6 +160,7 @@ def opened(client: Client, path: str, headers: dict[str, str]) -> Any:
     return answers[-1]
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_no_stream_shows_a_mark(client: Client, job: Job, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "POLL_SECONDS", 0.02)
@@ -186,6 +189,7 @@ def test_no_stream_shows_a_mark(client: Client, job: Job, settings: Any, monkeyp
         assert hub.close()
 
 
+@pytest.mark.long
 def test_no_command_shows_a_mark(job: Job) -> None:
     more = {"report": [str(job.pk), "--tracebacks"], "set-webhook": ["default"], "resume-job": [str(job.pk)], "cancel": [str(job.pk)]}
     more |= {"pause": ["default"], "resume": ["default"], "prune": ["--older-than", "1e9"], "redeliver": ["1"]}

@@ -103,6 +103,7 @@ def exactly(left: object, right: object) -> bool:
     return repr(left) == repr(right)
 
 
+@pytest.mark.long
 @given(st.lists(STORABLE, max_size=4), st.dictionaries(STORABLE_TEXT, STORABLE, max_size=4))
 @example([1e16, -1e22, 1.5e300, 1e-320, -0.0], {"1e+16": '1e+16 "\\" 2e+20'})
 def test_storable_arguments_come_back_equal_from_compact_ascii_json(args: list[object], kwargs: dict[str, object]) -> None:
@@ -114,6 +115,7 @@ def test_storable_arguments_come_back_equal_from_compact_ascii_json(args: list[o
         assert args_text == json.dumps(args, separators=(",", ":"))
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 @given(STORABLE)
 @example([1e16, -1e22, 1.5e300, sys.float_info.max, sys.float_info.min, 1e-320, 10**4299])
@@ -380,6 +382,7 @@ def test_more_than_a_megabyte_of_result_is_refused_with_its_size() -> None:
         dumps_result([1e300] * 10_000)  # written with all of their digits
 
 
+@pytest.mark.long
 def test_a_small_object_that_unfolds_into_millions_of_values_is_refused_soon() -> None:
     doubled: list[object] = []
     for _ in range(90):
@@ -403,6 +406,7 @@ def test_every_refusal_can_be_caught_as_type_or_value_error_and_as_jobqueue_erro
         assert issubclass(kind, JobQueueError)
 
 
+@pytest.mark.long
 @given(STORABLE)
 def test_without_the_c_encoder_the_text_is_the_same(value: object) -> None:
     fast = dumps_result(value)

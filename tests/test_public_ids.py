@@ -63,6 +63,7 @@ def test_an_invalid_number_has_no_public_id() -> None:
     assert {public_id(one) for one in junk} == {""}
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_every_way_to_make_a_job_gives_its_result_the_public_id() -> None:
     first = samples.plain.enqueue(1)

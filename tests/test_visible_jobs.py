@@ -171,6 +171,7 @@ def pages_of(job: Job) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("narrowed")
 def test_no_page_of_a_hidden_job_opens_and_no_button_works(client: Client, hidden: Job) -> None:
     for page in pages_of(hidden):
@@ -180,6 +181,7 @@ def test_no_page_of_a_hidden_job_opens_and_no_button_works(client: Client, hidde
             assert f"#{hidden.pk}<".encode() not in answer.content, page
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("narrowed", "mine")
 @pytest.mark.parametrize(
     "query", ["", f"?tenant={MARK}", f"?target={HIDDEN}", f"?queue={MARK}", "?status=RUNNING", "?waiting=target", "?q={id}"]
@@ -199,6 +201,7 @@ def test_no_list_of_the_admin_shows_a_hidden_job(client: Client, hidden: Job, qu
     assert answer.context["targets"] == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("narrowed")
 @pytest.mark.parametrize("verb", [*VERBS, "redeliver"])
 def test_no_bulk_action_reaches_a_hidden_job(client: Client, hidden: Job, mine: Job, verb: str) -> None:
@@ -283,6 +286,7 @@ def tell(job: Job, name: str = "job.progress", **data: Any) -> None:
     JobEvent.objects.create(job=job, name=name, attempt=1, tenant=job.tenant, target=job.target, data=data or None)
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("narrowed")
 @pytest.mark.parametrize("path", ["events/", f"events/?tenant={MARK}", f"targets/{HIDDEN}/events/?tenant={MARK}"])
@@ -299,6 +303,7 @@ def test_no_stream_has_events_of_a_hidden_job(listen: Callable[..., Listening], 
         one.response.close()
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_stream_ends_when_what_its_user_may_see_changes(
     listen: Callable[..., Listening], mine: Job, settings: Any, monkeypatch: pytest.MonkeyPatch

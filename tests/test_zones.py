@@ -97,6 +97,7 @@ def test_each_time_of_the_hour_that_comes_twice_is_kept(settings: Any) -> None:
         assert stored(job) == moment
 
 
+@pytest.mark.long
 def test_a_schedule_of_each_hour_is_enqueued_once_in_each_of_the_two_hours(settings: Any) -> None:
     settings.TIME_ZONE = "America/St_Johns"
     schedule = ScheduleFactory(cron="30 * * * *", time_zone="America/St_Johns", next_at=FIRST)

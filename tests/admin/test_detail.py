@@ -192,6 +192,7 @@ def test_a_submitted_form_changes_nothing(admin_client: Client) -> None:
     assert Job.objects.filter(pk=job.pk).values().get() == before
 
 
+@pytest.mark.long
 def test_every_address_is_safe_by_get(admin_client: Client) -> None:
     jobs = [JobFactory(running=True), JobFactory(paused=True), JobFactory(scheduled=True), JobFactory()]
     before = [*Job.objects.values()]

@@ -83,6 +83,7 @@ def test_an_unknown_worker_is_shown_by_its_shortened_identity(viewer: Client) ->
     assert "not-a-uu…" in page
 
 
+@pytest.mark.long
 def test_the_number_of_queries_does_not_depend_on_the_number_of_rows(viewer: Client) -> None:
     def one() -> None:
         JobFactory(running=True, lease_owner=str(WorkerFactory().pk))
@@ -116,6 +117,7 @@ def test_pages_end_where_counting_ends(viewer: Client, monkeypatch: pytest.Monke
     assert "?p=3" not in page
 
 
+@pytest.mark.long
 @pytest.mark.postgresql
 def test_a_large_table_is_estimated(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_COUNTED", 4)
@@ -126,6 +128,7 @@ def test_a_large_table_is_estimated(viewer: Client, monkeypatch: pytest.MonkeyPa
     assert "4+ jobs; the first 4" in viewer.get(f"{LIST}?queue=default").content.decode()
 
 
+@pytest.mark.long
 def test_search_finds_a_job_by_its_number_and_by_a_part_of_its_task(viewer: Client) -> None:
     one, other = JobFactory(), JobFactory(task="gone.tasks.old")
     assert listed(viewer, f"?q={one.pk}") == [one.pk]
@@ -159,6 +162,7 @@ def note(client: Client, query: str) -> Any:
     return client.get(f"{LIST}{query}").context["cl"].nothing_found
 
 
+@pytest.mark.long
 def test_a_search_that_finds_nothing_says_what_was_searched_and_offers_what_would_find_it(viewer: Client) -> None:
     JobFactory.create_batch(2, queue="mail", task="shop.tasks.send", target="customer:7")
     found = note(viewer, "?q=mail")

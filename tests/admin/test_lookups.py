@@ -64,6 +64,7 @@ def test_an_admin_allows_the_lookups_that_it_offers_and_no_other(model: type[Mod
     assert all(ours.lookup_allowed(str(one), "x", asking) for one in offered(model))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", OURS)
 def test_a_list_answers_a_lookup_that_it_does_not_offer_with_400(model: type[Model], login: Login) -> None:
     JobFactory(kwargs={"password": "abc"}), ScheduleFactory(kwargs={"password": "abc"}), DeliveryFactory(), WorkerFactory()

@@ -151,6 +151,7 @@ def test_a_schedule_that_is_disabled_has_no_next_times(editor: Client) -> None:
     assert "-07-01 12:00:00" not in text
 
 
+@pytest.mark.long
 def test_a_name_that_is_taken_is_reported(editor: Client) -> None:
     ScheduleFactory(name="nightly")
     assert "already exists" in errors(editor.post(f"{LIST}add/", FORM))
@@ -205,6 +206,7 @@ def secret_one() -> Schedule:
 SECRETS = ("hunter2", "k-123", "pw-456")
 
 
+@pytest.mark.long
 def test_secrets_are_hidden_wherever_people_read_them(editor: Client, login: Login) -> None:
     one = secret_one()
     jobs = login("view_schedule")
@@ -330,6 +332,7 @@ def test_another_receiver_in_the_positional_arguments_gets_no_secret_of_the_name
     assert {*answer.context["adminform"].form.errors} == {"args"}
 
 
+@pytest.mark.long
 def test_arguments_that_are_nested_too_deeply_are_refused(editor: Client) -> None:
     for depth in (90, 200, 400, 900):
         deep = f'{{"b": {"[" * depth}{"]" * depth}}}'
@@ -357,6 +360,7 @@ def test_a_hidden_secret_does_not_go_to_another_task(editor: Client) -> None:
     assert stored().task == one.task
 
 
+@pytest.mark.long
 def test_a_task_that_is_gone_stays_to_be_seen_and_is_not_saved(editor: Client) -> None:
     one = ScheduleFactory(name="nightly", task="tests.tasks.gone")
     assert "tests.tasks.gone (not registered)" in editor.get(page(one)).content.decode()

@@ -137,6 +137,7 @@ def ids(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {endpoint.path}"
 
 
+@pytest.mark.long
 @few_and_many(10, 40)
 @pytest.mark.parametrize("endpoint", OPERATIONS, ids=ids)
 def test_requests_that_fit_the_document_get_answers_that_fit_it(

@@ -43,6 +43,7 @@ def storm(job: Job, *requests: tuple[str, str]) -> list[tuple[str, int, dict[str
         return list(pool.map(send, range(THREADS)))
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("tokens")
 @pytest.mark.parametrize("state", ["paused", "running", "error", "scheduled"])

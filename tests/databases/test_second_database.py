@@ -107,6 +107,7 @@ def test_a_projects_own_tests_name_both_databases(make: Any) -> None:
     assert "Ran 2 tests" in done.stderr
 
 
+@pytest.mark.long
 def test_no_worker_starts_where_the_router_is_missing(make: Any) -> None:
     databases = {"default": make("main", file=True), "jobs": make("jobs", file=True)}
     done = django_command("-m", "django", "runworkers", databases=databases, router="")

@@ -47,6 +47,7 @@ def test_it_receives_a_notification_from_before_it_waited(rival: Rival) -> None:
     assert Job.objects.database.wait_for_notifications(0.05) == []
 
 
+@pytest.mark.long
 def test_it_wakes_up_rarely_while_there_is_no_notification() -> None:
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     began = time.monotonic()

@@ -105,6 +105,7 @@ def test_the_promotion_of_due_jobs_polls_if_no_notification_is_possible(lead: Le
     assert duty.pause_seconds == longest
 
 
+@pytest.mark.long
 def test_a_pooler_that_has_no_session_to_give_is_an_outage(lead: Lead, rival: Rival) -> None:
     lead(True)
     place = connection.settings_dict

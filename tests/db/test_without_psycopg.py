@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import sys
 sys.modules["psycopg"] = None
@@ -29,6 +31,7 @@ print(Job.objects.get().status)
 """
 
 
+@pytest.mark.long
 def test_a_project_on_sqlite_works_without_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "db.sqlite3")], capture_output=True, text=True, timeout=60, check=False

@@ -55,6 +55,7 @@ OLD = {
 }
 
 
+@pytest.mark.long
 def test_a_database_of_this_schema_is_kept_and_one_of_an_older_schema_is_recreated(run: Run) -> None:
     code = f"""
 for sql in ["SELECT 1", "SELECT 1", *{[*OLD.values()]}]:
@@ -65,6 +66,7 @@ for sql in ["SELECT 1", "SELECT 1", *{[*OLD.values()]}]:
     assert run(code).splitlines() == ["False 0", "False 1", *["True 0"] * len(OLD)]
 
 
+@pytest.mark.long
 def test_a_database_with_tables_of_another_project_is_left_alone(run: Run) -> None:
     code = """
 migrate(); Job.objects.create(task="a.b")

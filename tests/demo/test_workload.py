@@ -67,6 +67,7 @@ def test_each_kind_has_its_task() -> None:
 # The command
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_a_mix_is_enqueued_as_predicted_and_checked() -> None:
     text, status = run(

@@ -62,6 +62,7 @@ def test_it_marks_and_deletes_and_has_nothing_to_do_the_second_time(settings: An
     assert Job.objects.count() == 2
 
 
+@pytest.mark.long
 def test_it_asks_for_the_next_run_at_once_where_there_is_more(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.JOBQUEUE = {"DELETE_AFTER": 0}
     finished = timezone.now() - timedelta(days=1)

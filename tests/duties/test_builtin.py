@@ -134,6 +134,7 @@ def test_one_bad_row_is_set_aside_with_its_reason_and_the_rest_continues(caplog:
         assert statuses()[more.pk] == "QUEUED"
 
 
+@pytest.mark.long
 @pytest.mark.session
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)

@@ -413,6 +413,7 @@ def test_a_row_that_cannot_be_written_delays_no_other_and_is_skipped_for_a_while
     assert len(told) == 1, told
 
 
+@pytest.mark.long
 def test_many_bad_ones_keep_no_good_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duty_of_schedules, "BUDGET_SECONDS", 600.0)
     ScheduleFactory.create_batch(110, next_at=NOON - MINUTE, task="tests.tasks.gone")

@@ -121,6 +121,7 @@ def test_events_that_another_server_wrote_before_a_restore_are_not_new_again_and
     assert ids(cursor)[0] == []
 
 
+@pytest.mark.long
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_events_of_a_restored_dump_are_not_new_when_this_server_reaches_their_transactions() -> None:
@@ -177,6 +178,7 @@ def test_each_database_and_each_past_of_it_has_a_name() -> None:
     assert str(Position.of("0-1-2-3")) == "0-1-2-3"
 
 
+@pytest.mark.long
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_readers_miss_nothing_of_sixteen_writers_that_hold_their_transactions_open() -> None:

@@ -87,6 +87,7 @@ def test_the_duty_deletes_old_events_by_the_setting(settings: Any) -> None:
     assert duty.run_once(timezone.now()).items == 3
 
 
+@pytest.mark.long
 @pytest.mark.postgresql
 def test_old_events_are_found_by_the_primary_key_whatever_the_planner_knows() -> None:
     events(2000)

@@ -32,7 +32,7 @@ from jobqueue.models import Job
 from tests.events_stream.listening import ROOT, Listening, places
 from tests.faults.harness import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick")]
 
 
 @pytest.fixture

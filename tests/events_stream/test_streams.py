@@ -24,7 +24,7 @@ from tests.events_stream.listening import ROOT, Listening, places, tell
 from tests.factories import JobFactory
 from tests.faults.harness import wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick")]
 
 
 def at(position: str) -> int:

@@ -295,6 +295,7 @@ def test_run_until_idle_passes_over_a_row_that_refuses_any_change() -> None:
     assert set(Job.objects.values_list("pk", "status")) == {(bad.pk, "QUEUED"), (good.pk, "SUCCESS")}
 
 
+@pytest.mark.long
 def test_many_jobs_that_are_set_aside_are_one_line_of_the_log_and_a_count(caplog: Any) -> None:
     for _ in range(30):
         spoil(JobFactory(expired=True), "a flag that does not exist")

@@ -190,6 +190,7 @@ def test_resume_twice_resumes_once() -> None:
     assert [bool(control.resume(job.pk)) for _ in range(2)] == [True, False]
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_pause_and_resume_in_quick_alternation_leave_a_job_that_can_run() -> None:
     job = JobFactory()

@@ -280,6 +280,7 @@ def test_a_locked_row_is_recovered_later(rival: Rival) -> None:
     assert [one.job_id for one in expire_stale_running_jobs()] == [locked.pk]
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_sweeps_at_the_same_moment_blame_each_job_once() -> None:
     jobs = Job.objects.bulk_create([JobFactory.build(expired=True) for _ in range(150)])

@@ -221,6 +221,7 @@ def test_a_claim_waits_for_another_that_counts_under_the_same_limit(rival: Rival
 # Many at once
 
 
+@pytest.mark.long
 @at_once
 def test_many_that_claim_at_once_never_take_more_than_the_limits_allow() -> None:
     limits = {"mail": 3, "reports": 4}

@@ -186,6 +186,7 @@ def test_a_job_that_something_protects_is_kept_with_a_reason_and_not_tried_in_ea
     assert f"keeps 3 jobs that rows of shop.Receipt refer to with PROTECT: {kept[0]}, " in record.getMessage()
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_one_job_that_the_database_refuses_keeps_no_other_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
     many(20)
@@ -222,6 +223,7 @@ def test_the_children_of_a_job_that_has_very_many_go_in_batches_of_their_own(mon
 # Batches
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_many_that_ended_at_one_moment_are_all_found_past_those_that_stay() -> None:
     kept = many(700, queue="audit")
@@ -232,6 +234,7 @@ def test_many_that_ended_at_one_moment_are_all_found_past_those_that_stay() -> N
     assert left() == {*kept}
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_the_time_of_a_run_is_bounded_and_the_next_continues() -> None:
     many(1200)
@@ -244,6 +247,7 @@ def test_the_time_of_a_run_is_bounded_and_the_next_continues() -> None:
     assert sweep.run(0.0) == apply.Swept()
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_kept_jobs_are_read_only_once() -> None:
     many(1200, queue="audit")
@@ -325,6 +329,7 @@ def test_a_job_with_a_locked_child_is_not_waited_for(rival: Rival) -> None:
     assert sweep.run(60).deleted == 1
 
 
+@pytest.mark.long
 @pytest.mark.session
 @pytest.mark.postgresql
 def test_a_statement_that_takes_too_long_is_tried_again_in_halves(transactional_db: None) -> None:

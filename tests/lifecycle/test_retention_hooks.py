@@ -150,6 +150,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 @pytest.mark.parametrize("make", [marking, deleting])
 def test_runs_stay_short_with_a_slow_hook_that_is_called_once_for_each(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +197,7 @@ def test_jobs_locked_beyond_the_end_of_the_time_are_neither_lost_nor_done_twice(
     assert called == [first.pk, last.pk, locked.pk]
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_batches_are_smaller_after_a_run_whose_connection_was_cut() -> None:
     many(600)

@@ -56,6 +56,7 @@ def test_a_job_continues_when_all_have_ended_in_whatever_way_and_a_paused_one_do
     assert place(paused) == states.PAUSED
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_a_poll_costs_the_same_for_one_child_and_for_thousands(django_assert_num_queries: Callable[[int], Any]) -> None:
     parent = parent_of("queued")

@@ -192,6 +192,7 @@ def test_a_plain_task_that_a_deployment_makes_a_pipeline_has_all_its_phases(monk
     assert rows(job_id) == [(name, "SUCCESS") for name in NAMES]
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_a_phase_that_a_deployment_renames_after_it_has_finished_ends_the_job_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = _failed_in_process()

@@ -134,6 +134,7 @@ def test_a_result_that_is_no_json_ends_the_job_whatever_attempts_are_left() -> N
     assert samples.ran["bad"] == 1
 
 
+@pytest.mark.long
 def test_many_pipelines_made_at_once_all_have_their_phases() -> None:
     from jobqueue import enqueue_many
 

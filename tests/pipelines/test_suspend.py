@@ -263,6 +263,7 @@ def _crossed(*targets: str) -> list[Any]:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("targets", ["xy", "wxyz"])
 def test_jobs_whose_children_wait_for_one_another_form_no_circle_because_the_last_is_refused(targets: str) -> None:
     *others, last = _crossed(*targets)
@@ -282,6 +283,7 @@ def test_a_holder_that_is_paused_while_it_waits_is_part_of_a_circle_too() -> Non
     assert f"behind job {first.job_id}" in error_of(last)
 
 
+@pytest.mark.long
 def test_a_child_behind_a_holder_that_waits_for_something_else_is_no_circle() -> None:
     first, last = _crossed("x", "y")
     Job.objects.filter(pk=first.job_id).update(args=[[samples.child.enqueue(1).job_id]])

@@ -72,6 +72,7 @@ def test_a_bad_argument_is_refused_with_a_clear_error(route: Callable[[Any], Any
     assert [job.pk for job in Job.objects.all()] == [good.job_id]
 
 
+@pytest.mark.long
 def test_json_values_arrive_unchanged() -> None:
     value = ["ü☃𝄞", {"a": [None, True, 1.5, -(2**70), 1e300]}, "\t\n\\\"'", "x" * 500_000]
     result = samples.plain.enqueue(value)

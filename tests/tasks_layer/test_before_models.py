@@ -70,6 +70,7 @@ print(*registry.paths())
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "path", ["jobqueue.backends.DatabaseBackend", "jobqueue.testing.ImmediateBackend", "jobqueue.testing.DummyBackend"]
 )
@@ -101,6 +102,7 @@ sys.exit("jobqueue.lifecycle.enqueue" not in sys.modules)
 """
 
 
+@pytest.mark.long
 def test_the_start_imports_what_the_first_enqueue_needs(tmp_path: Path) -> None:
     root = Path(__file__).parent.parent.parent
     command = [sys.executable, "-c", LOADED]

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.django_db
 PATH = "tests.tasks_layer.samples.plain"
 
 
+@pytest.mark.long
 def test_two_thousand_jobs_keep_their_order_and_arguments() -> None:
     results = enqueue_many(samples.plain.using(priority=3), [((number, "tab\tand\\n\n"), {"name": None}) for number in range(2000)])
     assert len(results) == 2000

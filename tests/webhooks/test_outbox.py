@@ -119,6 +119,7 @@ def test_a_delivery_that_cannot_be_read_is_given_up_and_stops_no_other(column: s
     assert error.startswith("Set aside: ")
 
 
+@pytest.mark.long
 def test_a_receiver_that_is_busy_enough_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     # However many wait for it: they are left out, not walked over.
     monkeypatch.setattr(outbox, "MAX_BATCHES", 2)

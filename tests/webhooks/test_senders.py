@@ -22,7 +22,7 @@ from tests.webhooks import receivers
 from tests.webhooks.conftest import Listen
 from tests.webhooks.receivers import says
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local")]
+pytestmark = [pytest.mark.long, pytest.mark.django_db, pytest.mark.usefixtures("local")]
 
 
 def run(duty: DeliverWebhooks, seconds: float = 5.0) -> list[Report]:

@@ -79,6 +79,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(listen: Listen) -> None:
     assert inside.connections == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", [receivers.silent, receivers.one_byte_a_second])
 def test_the_time_limit_is_that_of_the_whole(listen: Listen, answer: Any) -> None:
     receiver = listen(answer)
@@ -164,6 +165,7 @@ def test_proxies_of_the_environment_are_not_used(listen: Listen, monkeypatch: py
     assert proxy.connections == 0
 
 
+@pytest.mark.long
 def test_a_receiver_that_does_not_even_read_is_left_after_the_time_for_the_whole() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         began = time.monotonic()
@@ -173,6 +175,7 @@ def test_a_receiver_that_does_not_even_read_is_left_after_the_time_for_the_whole
     assert answer.late
 
 
+@pytest.mark.long
 def test_a_handshake_that_never_ends_is_left_after_the_time_for_the_whole() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sent(f"https://127.0.0.1:{listener.getsockname()[1]}/", seconds=0.1)  # what is made once takes its time
@@ -181,6 +184,7 @@ def test_a_handshake_that_never_ends_is_left_after_the_time_for_the_whole() -> N
         assert time.monotonic() - began < 2
 
 
+@pytest.mark.long
 def test_a_body_that_drips_counts_for_nothing_once_the_status_is_known(listen: Listen) -> None:
     began = time.monotonic()
     assert sent(listen(receivers.drips_its_body).url, seconds=10).delivered

@@ -86,6 +86,7 @@ def ids(jobs: list[Claimed]) -> list[int]:
     return [job.id for job in jobs]
 
 
+@pytest.mark.long
 def test_each_pass_is_shared_evenly_in_any_flood(scene: Scene) -> None:
     flood(500, tenant="acme")
     for tenant in ("", "globex"):
@@ -237,6 +238,7 @@ def test_a_limit_that_leaves_no_room_is_found_once_and_not_by_each_tenant(why: s
     scene.close()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("crowded")
 def test_tenants_whose_jobs_others_have_taken_do_not_make_a_poll_longer(scene: Scene, django_assert_max_num_queries: Any) -> None:
     scene.look_around()
@@ -297,6 +299,7 @@ def test_without_pauses_and_limits_a_pass_is_one_statement_for_each_tenant(scene
         assert len(scene.claimer.pick(scene.lanes.shared, 8).jobs) == 8
 
 
+@pytest.mark.long
 @pytest.mark.postgresql
 @pytest.mark.parametrize("max_running", [None, 50])
 @pytest.mark.parametrize("targets", [1, 3, 300])

@@ -18,7 +18,7 @@ from jobqueue.worker.duties.contender import Duties
 from tests.factories import JobFactory
 from tests.rivals import Rival
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 PATIENCE_SECONDS = 20.0
 
 

@@ -174,6 +174,7 @@ KINDS: dict[Any, tuple[str, str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @override_settings(ADMINS=ADMINS, TASKS=TASKS, JOBQUEUE={"TIMEOUT_GRACE_SECONDS": 0.1, "DELIVERY_GRACE_SECONDS": 10})
 def test_each_failed_run_is_one_event_with_its_exception_its_stack_and_its_job(
@@ -232,6 +233,7 @@ def _tracked(events: list[dict[str, Any]], number: int, name: str, function: str
     assert not function or function in [frame["function"] for frame in frames]
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @override_settings(TASKS=TASKS)
 def test_the_record_of_django_is_not_made_if_its_handlers_get_the_record_of_jobqueue() -> None:
@@ -264,6 +266,7 @@ def test_the_record_of_django_is_not_made_if_its_handlers_get_the_record_of_jobq
         django.handlers = handlers
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @override_settings(ADMINS=ADMINS, TASKS=TASKS)
 def test_a_job_whose_worker_died_is_one_event(sentry: list[dict[str, Any]], everywhere: tuple[Kept, Kept]) -> None:
@@ -322,6 +325,7 @@ def test_the_record_of_django_stays_if_that_of_jobqueue_is_off(everywhere: tuple
     assert found[0].exc_info[0] is Lost
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @override_settings(ADMINS=ADMINS, TASKS=TASKS)
 def test_a_job_that_a_person_cancels_is_no_failure(sentry: list[dict[str, Any]], everywhere: tuple[Kept, Kept]) -> None:
@@ -356,6 +360,7 @@ class Shows(logging.Handler):
             repr(record.exc_info[1])
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @override_settings(TASKS=TASKS)
 @pytest.mark.parametrize("name", ["jobqueue", compat.LOGGER_NAME])

@@ -400,6 +400,7 @@ SOME = ("an exception that cannot be shown", "a fork that returns", HANGS)
 SELDOM = [name for name, place in PLACES.items() if place.trigger is grows_old or name == "duty"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLACES)
 def test_misbehavior_of_foreign_code_stops_no_other_job(name: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worst of the table; the whole of it is slow."""

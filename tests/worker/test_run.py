@@ -30,6 +30,7 @@ def spin(turns: int) -> None:
         pass
 
 
+@pytest.mark.long
 def test_an_exception_thrown_around_the_end_of_a_task_never_leaves_the_executor(quick_switches: None) -> None:
     """Wherever it arrives, the run has an outcome, and the thread's next lines are left alone."""
     kinds = set()

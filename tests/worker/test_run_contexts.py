@@ -202,6 +202,7 @@ async def aset_variable() -> str:
     return before
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_one_that_hangs_meets_the_time_limit_of_its_job_and_delays_no_other(settings: Any) -> None:
     settings.JOBQUEUE = {"RUN_CONTEXTS": [hangs], "MAX_WORKERS": 4}
@@ -219,6 +220,7 @@ def test_one_that_hangs_meets_the_time_limit_of_its_job_and_delays_no_other(sett
     assert job.errors[0].exception_class_path == "jobqueue.exceptions.TimeLimitExceeded"
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("kind", [set_variable, aset_variable])
 def test_a_variable_reaches_no_other_run(settings: Any, kind: Any) -> None:
@@ -231,6 +233,7 @@ def test_a_variable_reaches_no_other_run(settings: Any, kind: Any) -> None:
     assert [job.return_value for job in jobs] == [""] * 5
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_the_breadcrumbs_of_a_tracker_do_not_grow_from_job_to_job(settings: Any) -> None:
     settings.JOBQUEUE = {"MAX_WORKERS": 1, "MIN_WORKERS": 1}

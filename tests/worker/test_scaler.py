@@ -170,6 +170,7 @@ def test_with_one_number_allowed_there_is_nothing_to_decide(make: Callable[..., 
 # When to shrink
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_unneeded_slots_end_after_a_quiet_time_and_busy_ones_stay(make: Callable[..., Scene]) -> None:
     scene = make(quiet=0.3)
@@ -187,6 +188,7 @@ def test_unneeded_slots_end_after_a_quiet_time_and_busy_ones_stay(make: Callable
     assert scene.resized == 1
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_a_load_that_comes_and_goes_makes_no_threads_come_and_go(make: Callable[..., Scene]) -> None:
     scene = make(quiet=0.5)

@@ -109,6 +109,7 @@ def test_a_run_whose_end_is_being_written_is_not_given_up_on(scene: Scene) -> No
 # Spares
 
 
+@pytest.mark.long
 def test_a_limited_number_of_spare_threads_replace_stuck_ones_then_slots_are_lost_until_one_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

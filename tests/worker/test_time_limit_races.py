@@ -53,6 +53,7 @@ def test_a_limit_around_the_end_of_a_task_never_leaves_its_run(quick_switches: N
     assert kinds <= {Kind.SUCCESS, Kind.ERROR}
 
 
+@pytest.mark.long
 def test_thousands_of_short_runs_with_limits_near_their_length_are_each_settled_once_and_hit_no_other(quick_switches: None) -> None:
     made = Scene()
     hit: list[int] = []

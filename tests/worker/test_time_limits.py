@@ -314,6 +314,7 @@ def test_a_limit_reached_while_the_run_obeys_an_interrupt_is_not_reported(scene:
     assert not run.expired
 
 
+@pytest.mark.long
 def test_a_run_that_is_asked_to_stop_while_it_cleans_up_has_the_time_of_its_interrupt(scene: Scene) -> None:
     cleaning = threading.Event()
 

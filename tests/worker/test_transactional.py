@@ -200,6 +200,7 @@ def _execute(made: Run) -> Outcome:
         connection.close()
 
 
+@pytest.mark.long
 def test_a_slow_callback_is_not_interrupted_and_the_signals_are_sent(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.JOBQUEUE = {"HEARTBEAT_SECONDS": 0.05, "LEASE_SECONDS": 5}
     heard: list[tuple[str, str]] = []
@@ -216,6 +217,7 @@ def test_a_slow_callback_is_not_interrupted_and_the_signals_are_sent(settings: A
     assert "a callback of its on_commit failed: ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.long
 def test_a_slow_callback_keeps_no_transaction_open(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.JOBQUEUE = {"HEARTBEAT_SECONDS": 0.2, "LEASE_SECONDS": 1}
 

@@ -34,6 +34,7 @@ def cases() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [False, True], ids=["queued", "lost"])
 def test_a_row_that_cannot_be_read_keeps_no_job_of_its_batch_from_its_run(lost: bool, caplog: Any) -> None:
     traits: dict[str, Any] = {"expired": True} if lost else {}
@@ -55,6 +56,7 @@ def test_a_row_that_cannot_be_read_keeps_no_job_of_its_batch_from_its_run(lost: 
     assert not [one.getMessage() for one in caplog.records if "failed (try" in one.getMessage()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("traits", [{}, {"expired": True}, {"error": True}], ids=str)
 def test_a_row_that_cannot_be_read_fails_no_page(client: Any, traits: dict[str, Any]) -> None:
     client.force_login(get_user_model().objects.create_superuser("root"))
@@ -70,6 +72,7 @@ def test_a_row_that_cannot_be_read_fails_no_page(client: Any, traits: dict[str, 
     assert not failed
 
 
+@pytest.mark.long
 def test_whatever_fails_in_the_dispatcher_for_one_job_is_that_job_s_failure(monkeypatch: Any) -> None:
     def refuse(options: str) -> None:
         raise RuntimeError("not readable")
