@@ -18,6 +18,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
+from jobqueue import clock
 from jobqueue.admin.verbs import VERBS
 from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.events import stream as streams
@@ -49,14 +50,16 @@ FORMS = [
     f"password='{MARK} and more",
 ]
 TEXT = "\n".join(FORMS)
-CODENAMES = ("view_job", "view_worker", "view_queue", "view_schedule", "view_webhookdelivery", "view_backgroundjoblease", "pause_queue")
+SECRET_QUEUE = f"token={MARK}"
+CODENAMES = ("view_job", "view_worker", "view_queue", "view_schedule", "view_webhookdelivery", "view_backgroundjoblease")
+QUEUE_CODENAMES = ("pause_queue", "resume_queue", "change_queue", "delete_queue", "set_webhook_queue")
 VERB_CODENAMES = tuple(f"{verb}_job" for verb in VERBS)
 
 
 @pytest.fixture
 def client(db: None) -> Client:
     user = get_user_model().objects.create_user("viewer", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=(*CODENAMES, *VERB_CODENAMES)))
+    user.user_permissions.set(Permission.objects.filter(codename__in=(*CODENAMES, *QUEUE_CODENAMES, *VERB_CODENAMES)))
     made = Client()
     made.force_login(user)
     return made
@@ -93,9 +96,14 @@ def job(db: None) -> Job:
     schedule = {"task": "tests.tasks.never_scheduled", "args": [MARK], "kwargs": secrets, "target": f"token={MARK}"}
     ScheduleFactory(name="marked", source="code", last_error="", **schedule)
     Queue.objects.create(name="default", webhook_url=URL)
-    WorkerFactory()
+    Queue.objects.create(name=SECRET_QUEUE, paused=True)
+    ScheduleFactory(name=f"token={MARK}", source="code", last_error=TEXT, retry_at=clock.now())
+    ScheduleFactory(name="twice", source="code", conflict=f"by {TEXT}")
+    WorkerFactory(failed_modules={"shop.tasks": f"OSError: {FORMS[0]}"}, queues=["other"])
     BackgroundJobLease.objects.create(job_name="mine", metadata={"last_error": TEXT, "failures_in_a_row": 5})
     JobFactory(waiting_for_target=True, target=job.target)
+    JobFactory(queue=SECRET_QUEUE, tenant=f"token={MARK}", target="customer:7", webhook_url=f"token={MARK}")
+    JobFactory(queue=SECRET_QUEUE, tenant=f"token={MARK}", target="customer:7", error=True, holds_target=True)
     return job
 
 
@@ -137,6 +145,21 @@ def test_no_answer_of_a_button_shows_a_mark(client: Client, job: Job) -> None:
         clean(
             client.post(reverse("admin:jobqueue_job_changelist"), {"action": verb, "_selected_action": [job.pk]}, follow=True).content, verb
         )
+
+
+def test_no_change_of_a_queue_with_a_secret_name_shows_its_name(client: Client, job: Job) -> None:
+    """The name is not in the message, nor in the user's recent actions, which the admin's index shows with a link."""
+    for what in ("resume", "pause", "limit", "forget"):
+        page = reverse("admin:jobqueue_queue_decide", args=[what])
+        clean(client.post(page, {"queue": SECRET_QUEUE, "max_running": "3"}, follow=True).content, what)
+    page = reverse("admin:jobqueue_queue_webhook")
+    clean(client.get(page, {"queue": SECRET_QUEUE}, follow=True).content, "the form of the webhook")
+    clean(client.post(page, {"queue": SECRET_QUEUE, "url": "https://example.com/x"}, follow=True).content, "the saved webhook")
+    assert not Queue.objects.get(pk=SECRET_QUEUE).webhook_url
+    shown = client.get(reverse("admin:index")).content
+    assert b"Recent actions" in shown
+    assert b"token=********" in shown
+    clean(shown, "the index")
 
 
 def test_no_address_of_rest_shows_a_mark(client: Client, job: Job) -> None:

@@ -72,10 +72,11 @@ def _write(actor: Any, what: Model, text: str, *, deleted: bool) -> None:
     from django.contrib.admin.models import CHANGE, DELETION, LogEntry
     from django.contrib.contenttypes.models import ContentType
 
+    key = str(what.pk)
     LogEntry.objects.create(
         user_id=actor.pk,
         content_type=ContentType.objects.get_for_model(what),
-        object_id=str(what.pk),
+        object_id=key if mask_text(key) == key else None,  # the admin's index links to the URL of the object
         object_repr=str(what)[:MAX_REPR],
         action_flag=DELETION if deleted else CHANGE,
         change_message=mask_text(text),

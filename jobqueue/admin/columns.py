@@ -94,7 +94,7 @@ def task(job: Job) -> SafeString:
 def _target(job: Job) -> SafeString | str:
     if not job.target:
         return ""
-    if masking.mask_text(job.target) != job.target:  # URLs are shown and stored
+    if any(masking.mask_text(one) != one for one in (job.target, job.tenant)):  # URLs are shown and stored
         return format_html('<span class="jq-target">{}</span>', masking.mask_text(job.target))
     return format_html('<a class="jq-target" href="{}">{}</a>', jobs_of_target(job), job.target)
 

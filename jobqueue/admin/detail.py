@@ -191,7 +191,7 @@ def _what(job: Job, mask: Mask) -> list[Row]:
         ("Registered here", "yes" if task_choices.entry(job.task) else "no: this process has no such task"),
         ("Queue", prose(job.queue, mask=mask)),
         ("Priority", job.priority),
-        ("Tenant", job.tenant),
+        ("Tenant", prose(job.tenant, mask=mask)),
         ("Target", _target(job, mask)),
         ("Holds its target", "yes" if job.holds_target else ""),
         ("Unique key", prose(job.unique_key, mask=mask)),
@@ -201,9 +201,9 @@ def _what(job: Job, mask: Mask) -> list[Row]:
 
 
 def _target(job: Job, mask: Mask) -> str:
-    """Return the target as a link to its jobs; a target with a secret is not linked, because URLs are shown and stored."""
+    """Return the target as a link to its jobs; a target or tenant with a secret is not linked, because URLs are shown and stored."""
     shown = prose(job.target, mask=mask)
-    if not job.target or shown != job.target:
+    if not job.target or shown != job.target or mask(job.tenant) != job.tenant:
         return shown
     return format_html('<a href="{}">{}</a>', columns.jobs_of_target(job), shown)
 

@@ -6,6 +6,7 @@ has only queued jobs. A value that is not among the choices still works in the U
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -104,7 +105,7 @@ class QueueFilter(ColumnFilter):
         for queues in Worker.objects.values_list("queues", flat=True)[:MAX_CHOICES]:
             rule = queue_rules.parse_stored(queues)
             found |= {*rule.listed} if rule is not None else set()
-        return [(queue, queue) for queue in sorted(found)[:MAX_CHOICES] if masking.mask_text(queue) == queue]  # URLs are stored
+        return _without_secrets(found)
 
 
 class TaskFilter(ColumnFilter):
@@ -168,6 +169,11 @@ class FailingFilter(SimpleListFilter):
         return narrowed
 
 
+def _without_secrets(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the first names as choices, except for those that contain a secret, because the URLs of choices are stored."""
+    return [(name, name) for name in sorted(names)[:MAX_CHOICES] if masking.mask_text(name) == name]
+
+
 def newest(visible: QuerySet[Job], column: str) -> set[str]:
     """Return the texts that a column has in the newest jobs; SQLite can store other values, too."""
     return {value for value in visible.order_by("-pk").values_list(column, flat=True)[:NEWEST] if isinstance(value, str)}
@@ -192,4 +198,4 @@ class TenantFilter(ColumnFilter):
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the tenants of the newest jobs."""
-        return [(tenant, tenant) for tenant in sorted(newest(visible, "tenant") - {""})[:MAX_CHOICES]]
+        return _without_secrets(newest(visible, "tenant") - {""})

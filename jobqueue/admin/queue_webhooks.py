@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -11,9 +14,11 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
+from jobqueue.access import audit
 from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import NOTHING, excerpt
 from jobqueue.core import event_names, webhook_rules
+from jobqueue.core.masking import mask_text
 from jobqueue.exceptions import InvalidOption
 from jobqueue.lifecycle.queues import check_name
 from jobqueue.models import Job, Queue
@@ -69,6 +74,8 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
             return self._back()
         if self.is_hidden(request, name):
             raise PermissionDenied
+        if _holds_secret(name):
+            return self._refuse_secret(request, name)
         if request.method == "POST":
             form = WebhookForm(request.POST)
             if form.is_valid():
@@ -94,9 +101,25 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         with Job.objects.database.atomic():
             answer = set_queue_webhook(name, url, events)
             if answer.changed:
-                self.log_change(request, Queue(name=name), _answer_text(answer))
+                audit.record(request.user, "change", Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(answer))
         level = messages.SUCCESS if answer.changed else messages.INFO
         self.message_user(request, f"Queue {name}: {_answer_text(answer)}", level)
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **options: Any) -> HttpResponse:
+        """Show a queue, unless its name contains a secret."""
+        name = unquote(object_id)
+        return self._refuse_secret(request, name) if _holds_secret(name) else super().change_view(request, object_id, *args, **options)
+
+    def history_view(self, request: HttpRequest, object_id: str, *args: Any, **options: Any) -> HttpResponse:
+        """Show who did what to a queue, unless its name contains a secret."""
+        name = unquote(object_id)
+        return self._refuse_secret(request, name) if _holds_secret(name) else super().history_view(request, object_id, *args, **options)
+
+    def _refuse_secret(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Refuse a page of a queue whose name contains a secret: its title, its links and its URL would show it."""
+        text = f"The name of queue {mask_text(name)} contains a secret, so it has no page: use the command line."
+        self.message_user(request, text, messages.ERROR)
+        return self._back()
 
     def _back(self) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:jobqueue_queue_changelist", current_app=self.admin_site.name))
@@ -118,6 +141,10 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
     def is_hidden(self, request: HttpRequest, name: str) -> bool:
         """Return whether a queue has a row that the project hides from the user."""
         return Queue.objects.current.filter(pk=name).exists() and not self.get_queryset(request).filter(pk=name).exists()
+
+
+def _holds_secret(name: str) -> bool:
+    return mask_text(name) != name
 
 
 def receiver(webhook: QueueWebhook | None) -> str:

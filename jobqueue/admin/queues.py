@@ -112,22 +112,24 @@ class QueueAdmin(QueueWebhookAdmin):
                     return
                 answer = {"pause": pause_queue, "resume": resume_queue}[what](name) if what != "limit" else limit_queue(name, limit)
                 if answer.changed:
-                    self.log_change(request, Queue(name=name), _answer_text(what, answer))
+                    audit.record(
+                        request.user, "change", Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(what, answer)
+                    )
         except InvalidOption as error:
             audit.log_line(request.user, what, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
             self.message_user(request, str(error), messages.ERROR)
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
-            self.message_user(request, f"Queue {name}: {_answer_text(what, answer)}", level)
+            self.message_user(request, f"Queue {mask_text(name)}: {_answer_text(what, answer)}", level)
             if (answer.paused or answer.max_running is not None) and (warning := queue_names.warning(name)):
                 self.message_user(request, warning, messages.WARNING)
 
     def _forget(self, request: HttpRequest, name: str) -> None:
         if not forget_queue(name):
-            self.message_user(request, f"Queue {name}: there is no row to remove.", messages.INFO)
+            self.message_user(request, f"Queue {mask_text(name)}: there is no row to remove.", messages.INFO)
             return
         audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", deleted=True)
-        self.message_user(request, f"Queue {name}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
+        self.message_user(request, f"Queue {mask_text(name)}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
 
     def _may(self, request: HttpRequest, what: str) -> bool:
         return request.user.has_perm(f"jobqueue.{PERMISSIONS[what]}")

@@ -18,6 +18,7 @@ from jobqueue.admin.columns import badge
 from jobqueue.admin.formatting import NOTHING, as_json, moment
 from jobqueue.admin.schedule_form import masked
 from jobqueue.core.cron import MAX_INTERVAL, Timing, zone_of
+from jobqueue.core.masking import mask_text
 from jobqueue.exceptions import InvalidOption
 from jobqueue.models import Schedule
 
@@ -45,7 +46,7 @@ def timing_of(data: Mapping[str, str]) -> Timing:
 @admin.display(description="schedule", ordering="name")
 def name(one: Schedule) -> SafeString | str:
     """Return the name, with a note if it comes from the code."""
-    return format_html('{} <span class="jq-note">in code</span>', one.name) if one.source == Schedule.Source.CODE else one.name
+    return format_html('{} <span class="jq-note">in code</span>', one) if one.source == Schedule.Source.CODE else str(one)
 
 
 @admin.display(description="task")
@@ -93,8 +94,8 @@ def last_time(one: Schedule) -> SafeString:
 
 @admin.display(description="last error")
 def error(one: Schedule) -> SafeString:
-    """Return why it could not be enqueued; its secrets were masked when it was stored."""
-    text = one.last_error or one.conflict
+    """Return why it could not be enqueued."""
+    text = mask_text(one.last_error or one.conflict)
     return format_html('<span class="jq-alarm">{}</span>', text) if text else NOTHING
 
 

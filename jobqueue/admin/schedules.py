@@ -29,7 +29,7 @@ from jobqueue.schedules.jobs import run_schedule_now
 WHAT: Final = ("name", "task", "args", "kwargs", "queue", "priority", "tenant", "target")
 WHEN: Final = ("cron", "interval_seconds", "time_zone", "missed", "missed_limit")
 SHOWN: Final = (cells.source, cells.state, cells.upcoming, cells.last_time, cells.error)
-MASKED: Final[dict[str, Any]] = {"args": cells.args, "kwargs": cells.kwargs, "target": cells.target}
+MASKED: Final[dict[str, Any]] = {"name": cells.name, "args": cells.args, "kwargs": cells.kwargs, "target": cells.target}
 
 
 class VerbResult(NamedTuple):
@@ -139,9 +139,7 @@ class ScheduleAdmin(Base[Schedule]):
             # A definition by a user without that permission must not run before another user has seen it.
             obj.enabled = False
             names.append("enabled")
-            self.message_user(
-                request, f"Schedule {obj.name} is disabled: you do not have the permission to enable schedules.", messages.WARNING
-            )
+            self.message_user(request, f"Schedule {obj} is disabled: you do not have the permission to enable schedules.", messages.WARNING)
         if change:
             verbs.define(obj, names)
         else:
@@ -240,6 +238,6 @@ class ScheduleAdmin(Base[Schedule]):
                     self.log_change(request, schedule, told.text)
             except JobQueueError as error:
                 self.log_refusal(request, schedule, verb, str(error))
-                self.message_user(request, f"Schedule {schedule.name}: {error}", messages.ERROR)
+                self.message_user(request, f"Schedule {schedule}: {error}", messages.ERROR)
             else:
-                self.message_user(request, told.shown(schedule.name), messages.SUCCESS)
+                self.message_user(request, told.shown(str(schedule)), messages.SUCCESS)

@@ -130,8 +130,8 @@ class TargetsAdmin(ActingAdmin):
 
     def _row(self, request: HttpRequest, summary: TargetSummary, head: TargetHead, job: Job | None, now: Any) -> TargetRow:
         kept = {FROM: "targets", **{name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}}
-        # A URL is shown, stored and logged, so no URL contains a target with a secret.
-        plain = _name(summary.target) == summary.target
+        # A URL is shown, stored and logged, so no URL contains a target or tenant with a secret.
+        plain = all(_name(one) == one for one in (summary.target, summary.tenant))
         behind = {TENANT: summary.tenant, TARGET: summary.target}
         of_tenant = {TENANT: summary.tenant} if summary.tenant else {}
         able = [verb for verb in HOLDER_VERBS if job is not None and verb.possible(job) and verb.allowed(request)]
@@ -139,7 +139,7 @@ class TargetsAdmin(ActingAdmin):
         return TargetRow(
             summary=summary,
             name=_name(summary.target),
-            tenant=summary.tenant or NOTHING,
+            tenant=_name(summary.tenant) or NOTHING,
             changelist_url=f"{self._url('changelist')}?{urlencode({TARGET: summary.target, **of_tenant})}" if plain else "",
             holder=job,
             badge=columns.status(job) if job is not None else columns.badge("queued", "Free") if not summary.holder_status else NOTHING,

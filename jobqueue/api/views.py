@@ -59,7 +59,7 @@ def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
 
 def _target(summary: TargetSummary) -> dict[str, Any]:
     holder = None if summary.holder_id is None else public_ids.public_id(summary.holder_id)
-    return {**_plain(summary), "target": mask_text(summary.target), "holder_public_id": holder}
+    return {**_plain(summary), "target": mask_text(summary.target), "tenant": mask_text(summary.tenant), "holder_public_id": holder}
 
 
 def act_on_queue(verb: str) -> Handler:

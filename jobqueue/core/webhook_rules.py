@@ -43,7 +43,7 @@ HOSTS_TEXT = "a list of host names, names that begin with a dot (all hosts below
 _LABELS = re.compile(r"\.?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.IGNORECASE)
 
 # The host and the port at the beginning of the text after "://".
-_PLACE = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[^\[\]/?#;:@\s]{1,255})(?::\d{1,5}(?!\d))?")
+_PLACE = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[^\[\]/?#;:@=\s]{1,255})(?::\d{1,5}(?!\d))?")
 
 Network = IPv4Network | IPv6Network
 

@@ -6,6 +6,7 @@ from jobqueue import conf
 from jobqueue.access.hiding import declared
 from jobqueue.core import queue_rules
 from jobqueue.core.loads import QUEUE
+from jobqueue.core.masking import mask_text
 from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.declared import registry
 from jobqueue.insight.workers import MAX_WORKERS, alive
@@ -18,7 +19,8 @@ def warning(name: str) -> str:
     """Return a warning that the name of a queue may be mistyped if no task, setting, schedule, worker or job uses it; otherwise ""."""
     if is_known(name):
         return ""
-    return f"No task, setting, schedule, worker or recent job has a queue {name!r}. If the name is mistyped, forget the queue."
+    shown = mask_text(name)
+    return f"No task, setting, schedule, worker or recent job has a queue {shown!r}. If the name is mistyped, forget the queue."
 
 
 def is_known(name: str) -> bool:

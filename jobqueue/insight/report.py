@@ -84,7 +84,7 @@ def _identity(job: Job, mask: Mask) -> dict[str, Any]:
         "public_id": public_ids.public_id(job.pk),
         "task": job.task,
         "queue": mask(job.queue),
-        "tenant": job.tenant,
+        "tenant": mask(job.tenant),
         "target": mask(job.target),
         "holds_target": job.holds_target,
         "unique_key": mask(job.unique_key),

@@ -14,6 +14,7 @@ from django.db.models import Count, QuerySet
 
 from jobqueue.core import queue_rules, states
 from jobqueue.core.amounts import plural, verb
+from jobqueue.core.masking import mask_text
 from jobqueue.db import Now
 from jobqueue.models import Job, Worker
 
@@ -71,7 +72,7 @@ def failed_modules(worker: Worker) -> list[str]:
     """Return a sentence for each module that a worker could not import, from its row."""
     modules: Any = worker.failed_modules
     found = modules.items() if isinstance(modules, dict) else ()
-    return [f"it could not import {name}, so it runs none of its tasks: {error}" for name, error in found]
+    return [mask_text(f"it could not import {name}, so it runs none of its tasks: {error}") for name, error in found]
 
 
 def _signals(waiting: Any) -> str:

@@ -15,6 +15,7 @@ from django.db.models import Q
 
 from jobqueue import clock
 from jobqueue.core import moments
+from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import clean, safe_repr
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption
@@ -124,7 +125,8 @@ def forget_queue(name: str) -> bool:
     check_name(name)
     with Job.objects.database.atomic():
         if Job.objects.any_in_queue(name):
-            raise InvalidOption(f"Queue {name!r} has jobs that are QUEUED or RUNNING; it cannot be forgotten before these have ended.")
+            shown = mask_text(name)
+            raise InvalidOption(f"Queue {shown!r} has jobs that are QUEUED or RUNNING; it cannot be forgotten before these have ended.")
         gone = bool(Queue.objects.current.filter(pk=name).delete()[0])
         if gone:
             wakeup.queues_changed()

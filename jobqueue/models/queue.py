@@ -5,6 +5,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
+from jobqueue.core.masking import mask_text
 from jobqueue.db import MomentField, Now
 from jobqueue.managers.queues import QueueManager
 from jobqueue.models import fields
@@ -40,7 +41,7 @@ class Queue(models.Model):
         )
 
     def __str__(self) -> str:
-        return self.name
+        return mask_text(self.name)
 
     @property
     def special(self) -> bool:

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from jobqueue.core.cron import MAX_CRON, MAX_ZONE, MISSED, Timing
+from jobqueue.core.masking import mask_text
 from jobqueue.db import MomentField, Now
 from jobqueue.managers.schedules import ScheduleManager, ScheduleTickManager
 from jobqueue.models import fields
@@ -98,7 +99,7 @@ class Schedule(models.Model):
         indexes = (models.Index(fields=("next_at",), condition=Q(enabled=True, retired_at__isnull=True), name="jobqueue_schedule_due"),)
 
     def __str__(self) -> str:
-        return self.name
+        return mask_text(self.name)
 
     @property
     def timing(self) -> Timing:

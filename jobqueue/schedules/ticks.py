@@ -19,6 +19,7 @@ from django.db import IntegrityError
 
 from jobqueue.access.hiding import mask_of
 from jobqueue.core import cron
+from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import clean, exception_summary, safe_repr
 from jobqueue.db import Now, overview
 from jobqueue.exceptions import InvalidOption
@@ -246,7 +247,7 @@ def schedule_states() -> list[ScheduleState]:
     found = Schedule.objects.current.order_by("name")
     return [
         ScheduleState(
-            name=one.name,
+            name=str(one),
             source=one.source,
             task=one.task,
             when=one.cron or f"every {one.interval_seconds} s",
@@ -255,7 +256,7 @@ def schedule_states() -> list[ScheduleState]:
             next_at=one.next_at if one.active else None,
             last_at=one.last_at,
             last_job_id=one.last_job_id,
-            last_error=one.last_error or one.conflict,
+            last_error=mask_text(one.last_error or one.conflict),
         )
         for one in found
     ]

@@ -19,7 +19,7 @@ from django.utils import timezone
 from jobqueue import insight
 from jobqueue.access.hiding import mask_of
 from jobqueue.db import overview
-from jobqueue.insight.problems.base import Thresholds
+from jobqueue.insight.problems.base import Problem, Severity, Thresholds
 from jobqueue.models import BackgroundJobLease, Job, JobDependency, JobPhase, Queue, Sample, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
@@ -115,7 +115,10 @@ def scene() -> dict[str, Any]:
     }
 
 
-OTHERS: dict[str, dict[str, Any]] = {"why_words.times": {"number": 2}}
+OTHERS: dict[str, dict[str, Any]] = {
+    "why_words.times": {"number": 2},
+    "problems.base.masked": {"found": Problem("long_wait", Severity.ERROR, "text", "fix")},
+}
 
 
 @pytest.mark.parametrize("name", public_functions())

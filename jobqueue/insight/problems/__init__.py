@@ -15,7 +15,7 @@ from jobqueue import db
 from jobqueue.core import masking, repeats
 from jobqueue.core.texts import exception_summary
 from jobqueue.insight.problems import deliveries, fleet, work
-from jobqueue.insight.problems.base import PageLink, Problem, Severity, Thresholds, shortened
+from jobqueue.insight.problems.base import PageLink, Problem, Severity, Thresholds, masked, shortened
 
 __all__ = ["CHECKS", "PageLink", "Problem", "Severity", "Thresholds", "problems"]
 
@@ -53,7 +53,7 @@ def problems(thresholds: Thresholds | None = None) -> list[Problem]:
 
 def _checked(check: Check, given: Thresholds) -> list[Problem]:
     try:
-        return shortened(check(given))
+        return shortened(map(masked, check(given)))
     except Exception as error:
         if db.is_outage(error) or db.is_missing_table(error):
             raise

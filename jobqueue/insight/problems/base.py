@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from jobqueue.core.masking import mask_text
 from jobqueue.insight.workers import HEARD_SECONDS
 
 MAX_COUNTED: Final = 10_000
@@ -82,6 +83,14 @@ THRESHOLDS: Final = {one.name: one for one in fields(Thresholds)}
 def above(number: float | None, threshold: float | None) -> bool:
     """Return whether a value is a problem."""
     return number is not None and threshold is not None and number > threshold
+
+
+def masked(found: Problem) -> Problem:
+    """Return a problem with masked secrets, and without a link whose URL would contain one."""
+    link = found.link
+    if link is not None and any(mask_text(value) != value for value in link.query.values()):
+        link = None
+    return replace(found, text=mask_text(found.text), subject=mask_text(found.subject), link=link)
 
 
 def shortened(found: Iterable[Problem]) -> list[Problem]:

@@ -38,7 +38,7 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
         waited = queue.oldest_queued_seconds
         if queue.paused or queue.max_running == 0 or waited is None or not above(waited, given.max_age):
             continue
-        text = f"Queue {mask_text(queue.name)!r}: the oldest QUEUED job has waited for {waited:.0f} s, above {given.max_age:g} s."
+        text = f"Queue {queue.name!r}: the oldest QUEUED job has waited for {waited:.0f} s, above {given.max_age:g} s."
         fix = "Start more workers for this queue, or check on the page of one of its jobs why it waits."
         link = _jobs(status=states.Status.QUEUED, queue=queue.name)
         yield Problem("long_wait", Severity.ERROR, text, fix, queue.name, queue.queued, link=link)
@@ -55,7 +55,7 @@ def unserved_queue(given: Thresholds) -> Iterator[Problem]:
     unserved = sorted(name for name in filled if not any(rule.matches(name) for rule in rules))
     if above(len(unserved), given.max_unserved_queues):
         for name in unserved:
-            text = f"Queue {mask_text(name)!r} has QUEUED jobs, and no live worker serves it."
+            text = f"Queue {name!r} has QUEUED jobs, and no live worker serves it."
             fix = "Start a worker for it: manage.py runworkers --queues. If the name is wrong, cancel the jobs."
             yield Problem("unserved_queue", Severity.ERROR, text, fix, name, link=_jobs(status=states.Status.QUEUED, queue=name))
 
