@@ -144,10 +144,15 @@ def test_a_blocked_output_stops_no_thread_and_the_dropped_records_are_counted(ha
     assert "afterwards" in handler.texts
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few")
-def test_an_output_that_is_only_slow_loses_nothing(handler: Keeping) -> None:
+def test_an_output_that_is_only_slow_loses_nothing(handler: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    # All waits together take longer than the patience; those for half of a queue take a thirtieth of it.
+    monkeypatch.setattr(log_thread, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(log_thread, "END_SECONDS", 10.0)
+
     def slowly(record: logging.LogRecord) -> bool:
-        time.sleep(0.002)
+        time.sleep(0.006)
         return True
 
     target = logging.StreamHandler(io.StringIO())
