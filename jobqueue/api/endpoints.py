@@ -54,6 +54,10 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         *("GET", "targets/", "targets", "The targets that something holds, blocks or waits for.", views.list_targets, "Targets"),
         query=("search", "tenant", "limit"),
     ),
+    Endpoint(
+        *("GET", "errors/", "errors", "The kinds of errors of the jobs in ERROR, the most frequent first.", views.list_errors, "Errors"),
+        query=("limit",),
+    ),
     _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", endpoints.of_job),
     _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", endpoints.of_target),
     _stream("events/", "events", "Stream the events of all jobs, or of those of a tenant.", endpoints.of_all),

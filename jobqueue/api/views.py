@@ -18,6 +18,7 @@ from jobqueue.api.streams import endpoints
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
 from jobqueue.insight import queue_names
+from jobqueue.insight.error_kinds import ErrorKind, error_kinds_for
 from jobqueue.insight.narrowed import queue_states_for, target_summaries_for
 from jobqueue.insight.targets import TargetSummary
 from jobqueue.lifecycle import queues
@@ -79,6 +80,17 @@ def act_on_queue(verb: str) -> Handler:
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the queues, their pauses and limits, and their numbers of queued and running jobs."""
     return 200, {"queues": [{**_plain(one), "name": mask_text(one.name)} for one in queue_states_for(user)]}
+
+
+def list_errors(request: HttpRequest, user: Any, given: Given) -> Reply:
+    """Return the kinds of errors of the jobs in ERROR, the most frequent first."""
+    most = params.limit(request)
+    found = error_kinds_for(user)
+    return 200, {"errors": [_error(kind) for kind in found[:most]], "more": len(found) > most}
+
+
+def _error(kind: ErrorKind) -> dict[str, Any]:
+    return {**_plain(kind), "newest_public_id": public_ids.public_id(kind.newest_id)}
 
 
 def _plain(record: Any) -> dict[str, Any]:

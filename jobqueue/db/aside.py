@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobqueue.core.error_kinds import error_key
 from jobqueue.db.records import CLEARED, Lease
 from jobqueue.db.times import nearest
 
@@ -28,8 +29,8 @@ def set_aside(database: Database, lease: Lease, status: str, message: str) -> tu
 
     A locked row is not changed. The statement neither reads a value of the row nor computes with one.
     """
-    changes = f"status = 'ERROR', waiting_for = '', message = %s, finished_at = {database.now}, {CLEARED}"
-    rows = _update(database, f"{changes}, {_fitting(database)}", [message, *lease, status])
+    changes = f"status = 'ERROR', waiting_for = '', message = %s, error_key = %s, finished_at = {database.now}, {CLEARED}"
+    rows = _update(database, f"{changes}, {_fitting(database)}", [message, error_key("", "", message), *lease, status])
     return rows[0] if rows else None
 
 

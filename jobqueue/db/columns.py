@@ -39,6 +39,7 @@ class Columns:
         "phase": "text",
         "options": "text",
         "entry": "text",
+        "error_key": "text",
     }
 
     def __init__(self, rows: Sequence[Sequence[Any]], kind: Any) -> None:

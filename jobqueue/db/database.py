@@ -41,7 +41,7 @@ class Database:
     at_epoch: ClassVar[str] = ""  # the time whose parameter is its seconds since 1970
     seconds_between: ClassVar[str] = "((julianday({1}) - julianday({0})) * 86400.0)"
     as_text: ClassVar[str] = "{}"
-    last_entry: ClassVar[str] = "json_extract(history, '$[#-1].{}')"
+    last_entry: ClassVar[str] = "CASE WHEN json_valid(history) THEN json_extract(history, '$[#-1].{}') END"
     next_fence: ClassVar[str] = "lease_token + 1"
     usable_fence: ClassVar[str] = ""  # the token of a row, or a new random token if this one is the highest possible number
 

@@ -85,6 +85,7 @@ class RunEnd(NamedTuple):
     phase: str | None = None
     options: str | None = None  # an object; its keys replace those of the row
     entry: str | None = None  # the entry in the history; the statement adds the attempt, the worker and the times
+    error_key: str | None = None
 
 
 class EndedRun(NamedTuple):

@@ -65,6 +65,7 @@ IF_GIVEN = {
     "progress": "coalesce({o.progress}, j.progress)",
     "result": "coalesce({o.result}::jsonb, j.result)",
     "phase": "coalesce({o.phase}, j.phase)",
+    "error_key": "coalesce({o.error_key}, j.error_key)",
 }
 
 HAPPENED = """SELECT m.id AS job_id, CASE e.n WHEN 1 THEN '{started}' WHEN 2 THEN '{progress}' ELSE m.event END AS name,

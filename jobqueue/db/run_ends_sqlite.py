@@ -26,7 +26,7 @@ UPDATE {{table}} SET status = %(status)s, waiting_for = %(waiting_for)s,
     result = coalesce(%(result)s, result), attempt = max(attempt - %(given_back)s, 0), failures = failures + %(failed)s,
     enqueued_at = CASE WHEN %(status)s = 'QUEUED' THEN {NOW} ELSE enqueued_at END,
     run_at = coalesce(%(run_at)s, strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %(run_in)s || ' seconds'), run_at),
-    phase = coalesce(%(phase)s, phase),
+    phase = coalesce(%(phase)s, phase), error_key = coalesce(%(error_key)s, error_key),
     options = CASE WHEN %(status)s = 'SUCCESS' THEN options WHEN %(options)s IS NULL THEN {OPTIONS}
         ELSE json_patch(CASE WHEN json_valid(options) THEN {OPTIONS} ELSE '{{{{}}}}' END, %(options)s) END,
     worker_ids = CASE WHEN %(given_back)s THEN worker_ids ELSE json_insert({LIST.format("worker_ids")}, '$[#]', lease_owner) END,

@@ -110,7 +110,7 @@ def _stopped(outcome: Outcome, row: RowState) -> Decision:
 
 
 def _error(outcome: Outcome, row: RowState) -> Decision:
-    return states.ERROR, {"failed": 1, "message": outcome.text}
+    return states.ERROR, {"failed": 1, "message": outcome.text, "error_key": outcome.error_key}
 
 
 def _retry(outcome: Outcome, row: RowState) -> Decision:

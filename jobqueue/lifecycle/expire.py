@@ -23,6 +23,7 @@ from uuid import UUID
 
 from jobqueue import conf, db
 from jobqueue.core import states
+from jobqueue.core.error_kinds import error_key
 from jobqueue.core.json_columns import as_dict, as_list
 from jobqueue.db import Event, Lease, Now
 from jobqueue.events.record import record_all
@@ -228,6 +229,8 @@ def decide(job: Job, now: datetime, excuse: str = "") -> tuple[states.Place, dic
     else:
         destination, message = states.PENDING_TIME, lost
         fields["run_at"] = Now() + timedelta(seconds=_pause(crashes))
+    if destination == states.ERROR:
+        fields["error_key"] = error_key(job.task, WORKER_LOST, message)
     failure = Failure(WORKER_LOST, f"{lost}: {job.lease_owner}", "")
     new = history.entry(attempt=job.attempt, worker=job.lease_owner, outcome="LOST", began=job.started_at, ended=now, failure=failure)
     if not is_blamed:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from jobqueue import conf
+from jobqueue.core.error_kinds import error_key
 from jobqueue.core.masking import PLAIN, Mask
 from jobqueue.core.queue_rules import ALL, ServedQueues
 from jobqueue.core.targets import Target
@@ -43,6 +44,7 @@ class Failure:
     path: str
     summary: str
     traceback: str
+    task: str = ""
     mask: Mask = field(default=PLAIN, compare=False, repr=False)  # the mask that has hidden the job's secrets in these texts
 
 
@@ -97,6 +99,12 @@ class Outcome:
     def text(self) -> str:
         """The text for the job's row: the last message of the run, or its failure."""
         return self.message or (self.failure.summary if self.failure else "")
+
+    @property
+    def error_key(self) -> str:
+        """The kind of the error, for a job that ends in ERROR."""
+        failure = self.failure
+        return error_key(failure.task, failure.path, failure.summary) if failure else error_key("", "", self.text)
 
     @property
     def left(self) -> dict[str, str]:

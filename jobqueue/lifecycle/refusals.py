@@ -86,5 +86,6 @@ def _as_error(outcome: Outcome, error: BaseException) -> Outcome:
     """Return an error to store in place of a refused outcome. It names the refusal, and then the run's own message."""
     behind = f" (the run: {texts.ascii_only(outcome.text)})" if outcome.text else ""
     summary = texts.ascii_only(f"{REFUSED}: {reason_of(error)}{behind}")
-    failure = Failure(texts.exception_path(error), summary[:500], "")
+    task = outcome.failure.task if outcome.failure else ""
+    failure = Failure(texts.exception_path(error), summary[:500], "", task)
     return replace(_plainer(outcome), kind=Kind.ERROR, result="null", failure=failure, message=REFUSED)

@@ -7,13 +7,16 @@ from datetime import UTC, datetime
 
 from jobqueue.core.amounts import bounded, plural
 from jobqueue.core.masking import mask_text
+from jobqueue.core.texts import shorten
 from jobqueue.insight import duties, health
+from jobqueue.insight.error_kinds import ErrorKind
 from jobqueue.insight.queues import QueueState
 from jobqueue.schedules import ticks
 
 QUEUE_COLUMNS = ("queue", "paused", "at most", "queued", "running", "oldest waits for")
 LEADER_COLUMNS = ("duty", "led by", "for", "last run", "took", "items", "runs", "errors", "problem")
 WORKER_COLUMNS = ("process", "state", "queues", "running", "slots", "problems")
+ERROR_COLUMNS = ("kind", "jobs", "last hour", "last day", "first (UTC)", "last (UTC)", "newest job", "task", "error")
 SCHEDULE_COLUMNS = ("schedule", "task", "when", "state", "next (UTC)", "last (UTC)", "last job", "last error")
 
 
@@ -39,6 +42,22 @@ def leader_cells(one: duties.Leader) -> tuple[str, ...]:
     took = "-" if one.last_duration_seconds is None else f"{one.last_duration_seconds:.3f} s"
     by = one.process or one.worker_id or "nobody"
     return (one.name, by, held, one.last_run_at or "-", took, str(one.items), str(one.runs), str(one.errors), one.problem or "-")
+
+
+def error_cells(kind: ErrorKind) -> tuple[str, ...]:
+    """Return the cells of a kind of errors."""
+    number = bounded(kind.number, kind.number_is_capped)
+    times = (brief(kind.first_at), brief(kind.last_at))
+    return (
+        kind.key,
+        number,
+        str(kind.in_last_hour),
+        str(kind.in_last_day),
+        *times,
+        str(kind.newest_id),
+        kind.task,
+        shorten(kind.message, 80),
+    )
 
 
 def schedule_cells(one: ticks.ScheduleState) -> tuple[str, ...]:

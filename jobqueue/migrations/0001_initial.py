@@ -152,6 +152,16 @@ class Migration(migrations.Migration):
                 ("cancel_requested", models.BooleanField(db_default=False, default=False)),
                 ("cancel_outcome", models.CharField(blank=True, db_default="", default="", max_length=16)),
                 ("message", models.TextField(blank=True, db_default="", default="")),
+                (
+                    "error_key",
+                    models.CharField(
+                        blank=True,
+                        db_default="",
+                        default="",
+                        help_text="The kind of the error with which the job last ended in ERROR.",
+                        max_length=16,
+                    ),
+                ),
                 ("progress", models.SmallIntegerField(db_default=0, default=0)),
                 ("phase", models.CharField(blank=True, db_default="", default="", max_length=200)),
                 ("result", models.JSONField(blank=True, null=True)),
@@ -243,6 +253,9 @@ class Migration(migrations.Migration):
                         name="jobqueue_job_expires",
                     ),
                     models.Index(condition=models.Q(("status", "ERROR")), fields=["finished_at"], name="jobqueue_job_failed"),
+                    models.Index(
+                        condition=models.Q(("status", "ERROR")), fields=["error_key", "finished_at", "id"], name="jobqueue_job_error_kind"
+                    ),
                 ],
                 "constraints": [
                     models.CheckConstraint(

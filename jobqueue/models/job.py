@@ -88,6 +88,7 @@ class Job(models.Model):
     cancel_requested = fields.flag()
     cancel_outcome = fields.text(16)
     message = models.TextField(default="", db_default="", blank=True)
+    error_key = fields.text(16, help_text="The kind of the error with which the job last ended in ERROR.")
 
     progress = fields.number(field=models.SmallIntegerField)
     phase = fields.text(200)
@@ -174,6 +175,7 @@ class Job(models.Model):
             models.Index(fields=["status", "id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
             models.Index(fields=["expires_at"], condition=UNBEGUN & Q(expires_at__isnull=False), name="jobqueue_job_expires"),
             models.Index(fields=["finished_at"], condition=Q(status="ERROR"), name="jobqueue_job_failed"),
+            models.Index(fields=["error_key", "finished_at", "id"], condition=Q(status="ERROR"), name="jobqueue_job_error_kind"),
         )
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
-from jobqueue.insight import duties, health, queue_names
+from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
 from jobqueue.management import audit, prune, report_text, tables, webhooks
@@ -175,6 +175,12 @@ def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return data, report_text.lines(told, why.text if why is not None else ""), True
 
 
+def _errors(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    found = error_kinds.error_kinds()
+    data = [{**asdict(one), **{name: tables.iso(getattr(one, name)) for name in ("first_at", "last_at")}} for one in found]
+    return data, ["Errors", *tables.table(tables.ERROR_COLUMNS, [tables.error_cells(one) for one in found])], True
+
+
 def _schedules(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     found = ticks.schedule_states()
     data = [{**asdict(one), **{name: tables.iso(getattr(one, name)) for name in ("next_at", "last_at")}} for one in found]
@@ -191,6 +197,7 @@ SUBCOMMANDS = {
     "resume": ("Resume a queue: workers start its jobs again.", "queue"),
     "forget": ("Remove the row of a queue that is no longer used: its pause, limit and webhook.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
+    "errors": ("Show the kinds of errors of the jobs in ERROR: how many jobs, since when, and the newest of them.", ""),
     "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
     "cancel": ("Cancel jobs; exit with 1 if one was refused.", "jobs"),
     "resume-job": ("Resume jobs that are paused or in error; exit with 1 if one was refused.", "jobs"),
@@ -208,6 +215,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "resume": _resume,
     "forget": _forget,
     "status": _status,
+    "errors": _errors,
     "schedules": _schedules,
     "cancel": _cancel,
     "resume-job": _resume_job,

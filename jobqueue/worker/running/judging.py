@@ -136,7 +136,7 @@ def unknown_task(run: Run) -> Outcome:
     error = imports.failures().get(path.rpartition(".")[0])
     reason = f"its module cannot be imported: {error}" if error else "declare it in <app>/tasks.py, or name its module in TASK_MODULES"
     text = f"No task is registered as {path!r} in this worker: {reason}. Another worker that has it may take the job."
-    outcome = _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, ""))
+    outcome = _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, "", path))
     outcome.delay_seconds = UNKNOWN_TASK_PAUSE_SECONDS
     return outcome
 
@@ -147,7 +147,7 @@ def failed(run: Run, kind: Kind, error: BaseException, group: BaseException | No
     # Secrets are masked here, before a text is cut or stored: the row, its events, the log and webhooks all get these texts.
     hide = run.mask
     summary, traceback = texts.exception_summary(error, hide), texts.error_text(shown, skip_frames=1, hide=hide)
-    failure = Failure(texts.exception_path(error), summary, traceback, hide)
+    failure = Failure(texts.exception_path(error), summary, traceback, run.job.task, hide)
     outcome = _outcome(run, kind, failure)
     outcome.error = shown
     return outcome

@@ -1,0 +1,84 @@
+"""The jobs in ERROR by the kind of their error: the task, the exception, and the message without numbers and quoted values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Max, Min, Q
+
+from jobqueue.access import visible
+from jobqueue.core import states
+from jobqueue.core.masking import mask_text
+from jobqueue.db import Now
+from jobqueue.db import error_kinds as kinds_sql
+from jobqueue.db.error_kinds import DAY_SECONDS, HOUR_SECONDS, KindCount, LastError
+from jobqueue.models import Job
+
+MAX_KINDS = 500
+MAX_COUNTED = 1_000  # of each kind
+MAX_READ = 10_000  # the newest jobs in ERROR that are counted for a user who may not see all jobs
+UNKNOWN = LastError("", None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorKind:
+    """The jobs that are in ERROR with one kind of error.
+
+    `key` is that of `core.error_kinds.error_key`. The numbers are exact below `MAX_COUNTED`, which means that many or
+    more. `first_at` and `last_at` are the times at which the first and the last of the jobs ended. The texts are those
+    of `newest_id`, the job that ended last.
+    """
+
+    key: str
+    task: str
+    exception: str
+    message: str
+    number: int
+    number_is_capped: bool
+    in_last_hour: int
+    in_last_day: int
+    first_at: datetime | None
+    last_at: datetime | None
+    newest_id: int
+
+
+def error_kinds() -> list[ErrorKind]:
+    """Return the kinds of errors of all jobs that are in ERROR, the most frequent first."""
+    return _described(kinds_sql.count_kinds(Job.objects.database, MAX_KINDS, MAX_COUNTED))
+
+
+def error_kinds_for(user: Any) -> list[ErrorKind]:
+    """Return the kinds of errors of those jobs in ERROR that the user may see, the most frequent first."""
+    if not visible.is_narrowed(user):
+        return error_kinds()
+    failed = visible.narrow(user, Job.objects.current.filter(status=states.Status.ERROR))
+    rows = Job.objects.current.filter(pk__in=failed.order_by("-finished_at").values("pk")[:MAX_READ]).order_by().values_list("error_key")
+    within = (Count("pk", filter=Q(finished_at__gt=Now() - timedelta(seconds=seconds))) for seconds in (HOUR_SECONDS, DAY_SECONDS))
+    hour, day = within
+    found = rows.annotate(Count("pk"), hour=hour, day=day, first=Min("finished_at"), last=Max("finished_at"), newest=Max("pk"))
+    return _described(KindCount(*row) for row in found[:MAX_KINDS])
+
+
+def _described(counts: Iterable[KindCount]) -> list[ErrorKind]:
+    ordered = sorted(counts, key=lambda count: (-count.number, count.key))
+    errors = kinds_sql.last_errors(Job.objects.database, [count.newest_id for count in ordered])
+    return [_kind(count, errors.get(count.newest_id, UNKNOWN)) for count in ordered]
+
+
+def _kind(count: KindCount, error: LastError) -> ErrorKind:
+    return ErrorKind(
+        key=count.key,
+        task=error.task,
+        exception=error.exception or "",
+        message=mask_text(error.message or ""),
+        number=min(count.number, MAX_COUNTED),
+        number_is_capped=count.number >= MAX_COUNTED,
+        in_last_hour=min(count.in_last_hour, MAX_COUNTED),
+        in_last_day=min(count.in_last_day, MAX_COUNTED),
+        first_at=count.first_at,
+        last_at=count.last_at,
+        newest_id=count.newest_id,
+    )
