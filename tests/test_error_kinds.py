@@ -149,12 +149,13 @@ def test_the_count_reads_a_bounded_part_of_the_index_of_kinds_only(known: str, m
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO jobqueue_job (task, status, error_key, finished_at)"
-            " SELECT 'a.b', CASE n % 3 WHEN 0 THEN 'SUCCESS' ELSE 'ERROR' END, 'kind ' || n % 20, now() - n * interval '1 second' FROM generate_series(1, 20000) AS n"
+            " SELECT 'a.b', CASE n % 3 WHEN 0 THEN 'SUCCESS' ELSE 'ERROR' END, 'kind ' || n % 20, now() - n * interval '1 second'"
+            " FROM generate_series(1, 20000) AS n"
         )
         if known == "analyzed":
             cursor.execute("ANALYZE jobqueue_job")
     with CaptureQueriesContext(connection) as queries:
         found = kinds.error_kinds()
     assert [(kind.number, kind.number_is_capped) for kind in found] == [(10, True)] * 20
-    [sql] = [query["sql"] for query in queries.captured_queries if "in_last" not in query["sql"] and "count(*)" in query["sql"]]
+    [sql] = [query["sql"] for query in queries.captured_queries if "count(*)" in query["sql"]]
     assert pages(sql) < 1_500  # 20 kinds, for each the first and the last and three times ten entries; the table has more
