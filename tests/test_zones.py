@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -50,6 +51,16 @@ def stored(job: Any) -> datetime:
     assert found is not None
     assert found.tzinfo is not None
     return found.astimezone(UTC)
+
+
+def test_a_thread_without_a_connection_reads_the_time_that_another_one_has_got() -> None:
+    """As the announcer does for the receivers of `job_stale`."""
+    with connections[Job.objects.database.alias].cursor() as cursor:
+        cursor.execute("SELECT created_at FROM jobqueue_job WHERE id = %s", [JobFactory().pk])
+        [value] = cursor.fetchone()
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(Job.objects.database.moment, value).result()
+    assert -1 < seconds_ago(found) < 20
 
 
 def test_defaults_of_the_database_and_now_are_aware_and_mean_this_moment() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.db import models
 from django.db.models import functions
@@ -97,5 +98,6 @@ def in_utc(value: datetime, connection: Any) -> datetime:
     if timezone.is_aware(value):
         return value
     # PostgreSQL sends the time in the zone of the session, and Django removes the zone if USE_TZ is False.
-    zone = connection.connection.info.timezone
+    # Another thread may have read it, and this one may have no session.
+    zone = ZoneInfo(connection.timezone_name) if connection.connection is None else connection.connection.info.timezone
     return value.replace(tzinfo=zone).astimezone(UTC)

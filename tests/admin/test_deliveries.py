@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.utils.html import escape
 
+from jobqueue import clock
 from jobqueue.admin import DeliveryAdmin, delivery_list, delivery_verbs, listing
 from jobqueue.insight.timeline import timeline
 from jobqueue.models import Job, Queue, WebhookDelivery
@@ -292,7 +293,7 @@ def test_a_pending_delivery_is_sent_now(chief: Client) -> None:
     one = waiting()
     assert done(chief, one, "send-now") == [f"Delivery {one.pk} is sent now."]
     after = WebhookDelivery.objects.get()
-    assert (after.status, after.attempts, after.next_attempt_at <= timezone.now()) == ("PENDING", 3, True)
+    assert (after.status, after.attempts, after.next_attempt_at <= clock.now()) == ("PENDING", 3, True)
     assert audit() == [(str(one.pk), "Sent now; it was PENDING.")]
 
 
@@ -319,7 +320,7 @@ def test_a_delivery_is_moved_to_the_present_url(chief: Client, own: bool, trait:
     assert done(chief, one, "use-present-url") == [f"Delivery {one.pk} is sent to the present URL."]
     after = WebhookDelivery.objects.get()
     assert (after.url, after.status, after.attempts, after.finished_at) == (url, "PENDING", 0, None)
-    assert after.next_attempt_at <= timezone.now()
+    assert after.next_attempt_at <= clock.now()
     assert done(chief, one, "use-present-url")[-1] == "1 not sent to the present URL: it goes to the present URL already."
 
 

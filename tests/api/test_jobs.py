@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.api.streams import endpoints
 from jobqueue.insight.report import report
 from jobqueue.models import Job, Queue
@@ -153,7 +154,7 @@ def test_a_pause_of_a_queue_that_nothing_knows_is_warned_of(login: Any) -> None:
 @pytest.mark.parametrize("until", ["7200", "7201"])
 def test_a_pause_ends_at_the_time_that_was_said(login: Any, until: str) -> None:
     client = login("view_queue", "pause_queue")
-    before = timezone.now()
+    before = clock.now()
     told = client.post(f"{ROOT}queues/mail/pause/?until={until}").json()
     stored = Queue.objects.get(pk="mail").paused_until
     assert stored is not None

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, connection, transaction
-from django.utils import timezone
 
-from jobqueue import insight
+from jobqueue import clock, insight
 from jobqueue.access.hiding import mask_of
 from jobqueue.db import overview
 from jobqueue.insight.problems.base import Problem, Severity, Thresholds
@@ -54,7 +53,7 @@ def refusing_writes() -> Iterator[None]:
 @pytest.fixture
 def scene() -> dict[str, Any]:
     """Make rows of each kind, and return an argument for each name of a parameter."""
-    now = timezone.now()
+    now = clock.now()
     failed = JobFactory(error=True, target="customer:7", holds_target=True, queue="mail", history=[{"attempt": 1, "outcome": "ERROR"}])
     waiting = JobFactory(waiting_for_target=True)
     parent = JobFactory(waiting_for_children=True, phase="second")
