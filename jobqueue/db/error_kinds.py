@@ -56,7 +56,7 @@ def count_kinds(db: Database, limit: int, most: int) -> list[KindCount]:
     with reading(db):
         rows = db.rows(sql, [*params, -HOUR_SECONDS, -DAY_SECONDS, most])
     return [
-        KindCount(key, *map(int, counts.split()), db.moment(first_at), db.moment(last_at), newest_id)
+        KindCount._make((key, *map(int, counts.split()), db.moment(first_at), db.moment(last_at), newest_id))
         for key, counts, first_at, last_at, newest_id in rows
         if newest_id is not None
     ]
