@@ -49,6 +49,10 @@ class TransactionUndone(JobQueueError):
     """The error for a transactional task that succeeded, but whose transaction cannot be committed; its work is rolled back."""
 
 
+class InvalidSearch(JobQueueError, ValueError):
+    """The error for a text that is no search for jobs; see ``core/search.py``."""
+
+
 class JobIsRunning(JobQueueError):
     """The error for an attempt to delete a running job; cancel it first."""
 

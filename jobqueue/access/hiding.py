@@ -41,13 +41,34 @@ def arguments_of(row: Any, most: int = WHOLE) -> tuple[Any, Any]:
     return args, _in_order(func, kwargs)
 
 
+def named_arguments(row: Any) -> dict[str, Any]:
+    """Return the arguments with masked secrets by their names; positional ones only if the task is registered."""
+    args, kwargs = arguments_of(row)
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        return {}
+    return {**dict(zip(parameters_of(row.task), args, strict=False)), **kwargs}
+
+
+def parameters_of(path: str) -> list[str]:
+    """Return the names of the positional arguments of a task, without its context; none if it is not registered."""
+    entry = declared(path)
+    if entry is None:
+        return []
+    found = [one.name for one in _parameters(entry.func) if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return found[entry.takes_context :]
+
+
 def _in_order(func: Any, kwargs: dict[Any, Any]) -> dict[Any, Any]:
     """Return arguments in the order of the function's signature, because PostgreSQL does not keep the order in which they were given."""
-    try:
-        names = [*inspect.signature(func).parameters] if func is not None else []
-    except (TypeError, ValueError):
-        names = []
+    names = [one.name for one in _parameters(func)] if func is not None else []
     return {name: kwargs[name] for name in [*(name for name in names if name in kwargs), *(name for name in kwargs if name not in names)]}
+
+
+def _parameters(func: Any) -> list[inspect.Parameter]:
+    try:
+        return [*inspect.signature(func).parameters.values()]
+    except (TypeError, ValueError):
+        return []
 
 
 def declared(path: str) -> RegisteredTask | None:

@@ -12,9 +12,10 @@ from django.utils.functional import cached_property
 
 from jobqueue.admin import nothing
 from jobqueue.admin.base import MAX_ID
-from jobqueue.admin.listing import MAX_COUNTED, WINDOW, as_id
+from jobqueue.admin.listing import as_id
 from jobqueue.core import masking, webhook_rules
 from jobqueue.core.texts import clean
+from jobqueue.insight.search import MAX_COUNTED, WINDOW
 from jobqueue.models import WebhookDelivery
 
 Status = WebhookDelivery.Status

@@ -20,24 +20,18 @@ from django.utils.functional import cached_property
 
 from jobqueue import public_ids
 from jobqueue.access import visible
-from jobqueue.admin import nothing, task_choices
+from jobqueue.admin import nothing
 from jobqueue.admin.base import MAX_ID
 from jobqueue.admin.columns import owner_of
 from jobqueue.admin.nothing import NothingFound
 from jobqueue.core import masking, states
-from jobqueue.core.targets import Target
 from jobqueue.core.texts import clean
 from jobqueue.db import open_jobs as open_jobs_sql
-from jobqueue.db import overview
 from jobqueue.db.open_jobs import OPEN
+from jobqueue.insight.search import FOUND_BY_INDEX, MAX_CHECKED, MAX_COUNTED, WINDOW, in_line, tasks_like
 from jobqueue.models import Job, Worker
 
-MAX_COUNTED = 10_000
-MAX_TENANTS = 1000
-WINDOW = 200_000
-MAX_CHECKED = 50_000  # older open jobs of each state
 BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
-FOUND_BY_INDEX = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED, states.Status.RUNNING, states.Status.QUEUED)
 
 if TYPE_CHECKING:
     BaseChangeList = ChangeList
@@ -54,11 +48,6 @@ def search(queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
     if (job_id := as_id(wanted)) is not None:
         return queryset.filter(pk=job_id)  # a number that the column cannot store matches nothing; Django handles that
     return queryset.filter(task__in=tasks_like(wanted))
-
-
-def tasks_like(text: str) -> list[str]:
-    """Return a text and the registered tasks' paths that contain it: the database compares only whole paths."""
-    return [*(path for path in task_choices.paths() if text.lower() in path.lower()), text]
 
 
 def as_id(text: str) -> int | None:
@@ -118,7 +107,7 @@ class JobChangeList(BaseChangeList):
         recent = queryset.filter(pk__gt=before)
         if "\0" in "".join([*self.params.values(), self.query]):
             return recent
-        found = self._in_line(self.params["target"]) if self.params.get("target") else self._open(before)
+        found = in_line(self.params["target"], self.params.get("tenant")) if self.params.get("target") else self._open(before)
         if not found:
             return recent
         seen = recent.order_by("-pk").values_list("pk", flat=True)[: MAX_COUNTED + 1]
@@ -135,14 +124,6 @@ class JobChangeList(BaseChangeList):
         statuses = list(OPEN) if not status else [status]
         found, self.unchecked = open_jobs_sql.open_jobs(Job.objects.database, statuses, before, wanted, MAX_CHECKED)
         return sorted(found, reverse=True)[: MAX_COUNTED + 1]
-
-    def _in_line(self, target: str) -> list[int]:
-        """Return the jobs that hold a target or wait for it."""
-        database = Job.objects.database
-        tenant = self.params.get("tenant")
-        tenants = overview.tenants_in_lines(database, MAX_TENANTS) if tenant is None else [tenant]
-        heads = [head for head in overview.target_heads(database, [Target(one, target) for one in tenants]) if head.job_ids]
-        return [job_id for head in heads for job_id in overview.members(database, Target(head.tenant, head.target), MAX_COUNTED)]
 
     def _needs_scan(self) -> bool:
         asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}

@@ -19,6 +19,7 @@ from jobqueue import clock, insight
 from jobqueue.access.hiding import mask_of
 from jobqueue.db import overview
 from jobqueue.insight.problems.base import Problem, Severity, Thresholds
+from jobqueue.insight.search import parsed
 from jobqueue.models import BackgroundJobLease, Job, JobDependency, JobPhase, Queue, Sample, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
@@ -114,9 +115,12 @@ def scene() -> dict[str, Any]:
     }
 
 
+SEARCH = {"search": parsed("a=7 release:r1"), "jobs": Job.objects.all(), "limit": 2, "text": "a=7", "target": "t", "tenant": None}
+SEARCHES = ("parsed", "tasks_like", "condition", "matches", "page", "in_line")
 OTHERS: dict[str, dict[str, Any]] = {
     "why_words.times": {"number": 2},
     "problems.base.masked": {"found": Problem("long_wait", Severity.ERROR, "text", "fix")},
+    **{f"search.{name}": SEARCH for name in SEARCHES},
 }
 
 

@@ -1,0 +1,162 @@
+"""The search language for jobs: a text such as ``status:ERROR order_id=7 since:2h`` as a record of conditions.
+
+A search has parts, separated by spaces, and a job must meet all of them. A part is the number or the public id of a
+job, `FIELD:VALUE` with a field of `FIELDS`, or `ARGUMENT=VALUE`. A value with spaces is quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from jobqueue.core.masking import is_secret_name
+from jobqueue.core.moments import RULE, is_readable
+from jobqueue.core.states import Status
+from jobqueue.core.texts import clean, safe_repr
+from jobqueue.exceptions import InvalidSearch
+
+FIELDS: Final = ("error", "target", "task", "queue", "tenant", "worker", "release", "status", "since", "until")
+TIMES: Final = ("since", "until")
+MAX_LENGTH: Final = 1000
+MAX_PARTS: Final = 20
+MAX_ID: Final = 2**63 - 1
+MAX_SECONDS: Final = 50 * 366 * 86_400
+FORMS: Final = "the number or the public id of a job, FIELD:VALUE, or ARGUMENT=VALUE"
+
+_PART = re.compile(r'\s*((?:[^\s"]|"(?:[^"\\]|\\.)*")+)')
+_NAMED = re.compile(r'([^\s":=]*)([:=])(.*)', re.DOTALL)
+_NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?")
+_LENGTH = re.compile(r"(\d{1,9})([smhdw])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_WORDS: Final = {"true": True, "false": False, "null": None}
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentCondition:
+    """A value in the arguments: the name of the argument, then keys of objects (str) and indexes of lists (int)."""
+
+    path: tuple[str | int, ...]
+    values: tuple[Any, ...]  # the value must be one of these: `7` means the number and the text
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The conditions of a search. `texts` has the values by their fields, except for the times."""
+
+    job_id: int | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+    times: dict[str, datetime | timedelta] = field(default_factory=dict)  # a timedelta is counted back from now
+    arguments: tuple[ArgumentCondition, ...] = ()
+
+
+def parse(text: str, job_id_of: Callable[[str], int | None], secret: Iterable[str] = ()) -> Search:
+    """Return the conditions of a text. `job_id_of` reads public ids; `secret` are more names of secret arguments.
+
+    Raise `InvalidSearch`, which names the value, the rule and the fix.
+    """
+    if len(text) > MAX_LENGTH or clean(text) != text:
+        raise InvalidSearch(f"The search {_shown(text)} must have at most {MAX_LENGTH} characters and no NUL. Search for less.")
+    job_id: int | None = None
+    texts, times, arguments = dict[str, str](), dict[str, datetime | timedelta](), list[ArgumentCondition]()
+    more = tuple(secret)
+    for part in _parts(text):
+        if (named := _NAMED.fullmatch(part)) is None:
+            job_id = _job_id(part, job_id, job_id_of)
+        elif named[2] == "=":
+            arguments.append(ArgumentCondition(_path(named[1], more), _values(named[3])))
+        else:
+            _add_field(named[1], _unquoted(named[3]), texts, times)
+    return Search(job_id, texts, times, tuple(arguments))
+
+
+def _parts(text: str) -> list[str]:
+    found, position, end = list[str](), 0, len(text.rstrip())
+    while position < end:
+        part = _PART.match(text, position, end)
+        if part is None:
+            rest = _shown(text[position:end].strip())
+            raise InvalidSearch(f'{rest} has a quotation mark without its pair. Add the closing ", or write \\".')
+        found.append(part[1])
+        position = part.end()
+    if len(found) > MAX_PARTS:
+        raise InvalidSearch(f"The search has {len(found)} parts; it can have {MAX_PARTS}. Remove some.")
+    return found
+
+
+def _job_id(text: str, before: int | None, job_id_of: Callable[[str], int | None]) -> int:
+    found = job_id_of(text)
+    digits = text.removeprefix("#")
+    if found is None and digits.isascii() and digits.isdigit() and len(digits) <= 19 and 0 < int(digits) <= MAX_ID:
+        found = int(digits)
+    if found is None:
+        raise InvalidSearch(f"{_shown(text)} is no part of a search; it must be {FORMS}. For example, write task:{text[:40]} for a task.")
+    if before not in (None, found):
+        raise InvalidSearch(f"The search names the jobs {before} and {found}; it can name one. Search for each of them.")
+    return found
+
+
+def _add_field(name: str, value: str, texts: dict[str, str], times: dict[str, datetime | timedelta]) -> None:
+    if name not in FIELDS:
+        raise InvalidSearch(
+            f"{_shown(name)} is no field of a search; the fields are {', '.join(FIELDS)}. For an argument, write NAME=VALUE."
+        )
+    if name in texts or name in times:
+        raise InvalidSearch(f"{name}: is given twice; each field can be given once. Remove one.")
+    if name in TIMES:
+        times[name] = _time(name, value)
+    elif name == "status" and value.upper() not in Status.values:
+        raise InvalidSearch(f"status is {_shown(value)}; it must be one of {', '.join(Status.values)}.")
+    elif not value and name != "tenant":
+        raise InvalidSearch(f"{name}: has no value. Write the value behind the colon, or remove it.")
+    else:
+        texts[name] = value.upper() if name == "status" else value
+
+
+def _path(name: str, secret: tuple[str, ...]) -> tuple[str | int, ...]:
+    parts = name.removeprefix("args.").split(".")
+    if not all(parts):
+        raise InvalidSearch(f"{_shown(name)} is no argument; write its name, as in order_id=7 or args.user.id=7.")
+    for part in parts:
+        if is_secret_name(part, secret):
+            raise InvalidSearch(f"{_shown(part)} is the name of a secret, which no search can find. Search for another argument.")
+    first, *rest = parts
+    return (first, *(int(part) if part.isascii() and part.isdigit() and len(part) < 7 else part for part in rest))
+
+
+def _values(text: str) -> tuple[Any, ...]:
+    value = _unquoted(text)
+    if value != text:
+        return (value,)
+    if text in _WORDS:
+        return (_WORDS[text], text)
+    if _NUMBER.fullmatch(text):
+        return (float(text) if "." in text else int(text), text)
+    return (text,)
+
+
+def _time(name: str, value: str) -> datetime | timedelta:
+    if found := _LENGTH.fullmatch(value):
+        seconds = int(found[1]) * _SECONDS[found[2]]
+        if seconds <= MAX_SECONDS:
+            return timedelta(seconds=seconds)
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        at = None
+    if at is not None:
+        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        if is_readable(at):
+            return at
+    rule = "a number with s, m, h, d or w (2h: two hours ago), or an ISO 8601 time, by default in UTC"
+    raise InvalidSearch(f"{name} is {_shown(value)}; it must be {rule}; {RULE}. For example, {name}:2h.")
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+def _shown(text: str) -> str:
+    return safe_repr(text if len(text) <= 80 else f"{text[:80]}…")

@@ -1,0 +1,210 @@
+"""Jobs by the search language (``core/search.py``): the condition for the database, and the newest jobs that meet it.
+
+Arguments and messages can contain secrets, so a job is found by their masked form only. The condition finds jobs by
+the stored values, and `matches` then checks the masked ones. The callers narrow the jobs to those that the user may
+see (``access/visible.py``).
+
+A search by number, or by one of the statuses in `FOUND_BY_INDEX` alone, covers the whole table. Any other search covers
+the newest `WINDOW` jobs and, by their partial indexes, older jobs that are not in SUCCESS or CANCELED.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from jobqueue import public_ids
+from jobqueue.access.hiding import declared, mask_of, named_arguments, parameters_of
+from jobqueue.core.search import ArgumentCondition, Search, parse
+from jobqueue.core.states import Status
+from jobqueue.core.targets import Target
+from jobqueue.db import Now, open_jobs, overview
+from jobqueue.db.json_values import JsonValueIn
+from jobqueue.declared import registry
+from jobqueue.models import Job, Worker
+
+WINDOW: Final = 200_000
+MAX_CHECKED: Final = 50_000  # older open jobs of each state
+MAX_TENANTS: Final = 1000
+MAX_COUNTED: Final = 10_000
+MAX_WORKERS: Final = 1000
+FOUND_BY_INDEX: Final = (Status.PAUSED, Status.ERROR, Status.CANCELED, Status.RUNNING, Status.QUEUED)
+CHUNK: Final = 500
+UNREAD: Final = ("result", "history", "options", "webhook_url")  # columns that can be large
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of jobs, newest first. `after` is the number to continue after, or None; `scope` says what was searched, or "" for all."""
+
+    jobs: list[Job]
+    after: int | None
+    scope: str
+
+
+def parsed(text: str) -> Search:
+    """Return the conditions of a text; raise `InvalidSearch`. The secret arguments of all registered tasks cannot be searched for."""
+    entries = [entry for path in task_paths() if (entry := registry.find(path)) is not None]
+    return parse(text, public_ids.job_id_of, {name for entry in entries for name in entry.secret})
+
+
+def task_paths() -> list[str]:
+    """Return the paths of all registered tasks, as far as their modules can be imported."""
+    declared("")
+    return registry.paths()
+
+
+def tasks_like(text: str) -> list[str]:
+    """Return a text and the registered tasks' paths that contain it: the database compares only whole paths."""
+    return [*(path for path in task_paths() if text.lower() in path.lower()), text]
+
+
+def condition(search: Search, now: datetime | None = None) -> Q:
+    """Return the condition of a search by the stored values; `now` is the time from which `since:2h` counts, by default the present."""
+    found = Q() if search.job_id is None else Q(pk=search.job_id)
+    for name, text in search.texts.items():
+        found &= _BY_FIELD[name](text) if name in _BY_FIELD else Q(**{name: text})
+    for name, when in search.times.items():
+        at = when if isinstance(when, datetime) else (now or Now()) - when
+        side = "gte" if name == "since" else "lt"
+        found &= Q(**{f"finished_at__{side}": at}) | Q(finished_at__isnull=True, **{f"created_at__{side}": at})
+    for one in search.arguments:
+        found &= _argument(one)
+    return found
+
+
+def matches(search: Search, job: Job) -> bool:
+    """Return whether the masked values of a job, which was read with all columns, meet a search by arguments or by its message."""
+    text = search.texts.get("error")
+    if text is not None and text.casefold() not in mask_of(job)(job.message).casefold():
+        return False
+    named = named_arguments(job) if search.arguments else {}
+    return all(_has_value(_value_at(named, one.path), one.values) for one in search.arguments)
+
+
+def page(jobs: QuerySet[Job], search: Search, limit: int, after: int | None = None) -> Page:
+    """Return up to `limit` of the jobs that meet a search, the newest first, with numbers below `after`."""
+    found = list[Job]()
+    reach = Reach(jobs.filter(condition(search)), search)
+    for job in reach.newest(limit + 1, after):
+        found.append(job)
+        if len(found) > limit:
+            break
+    return Page(found[:limit], found[limit - 1].pk if len(found) > limit else None, reach.scope)
+
+
+class Reach:
+    """The jobs that a search covers at bounded cost."""
+
+    def __init__(self, jobs: QuerySet[Job], search: Search) -> None:
+        """Keep the jobs that meet the condition of the search."""
+        self._jobs, self._search = jobs.order_by("-pk").defer(*UNREAD), search
+        texts, others = dict(search.texts), bool(search.times or search.arguments)
+        by_index = search.job_id is not None or (texts.pop("status", Status.ERROR) in FOUND_BY_INDEX and not texts and not others)
+        newest = 0 if by_index else Job.objects.current.order_by("-pk").values_list("pk", flat=True).first() or 0
+        self._before = max(newest - WINDOW, 0)
+        self.scope = f"The newest {WINDOW:,} jobs, and up to {MAX_CHECKED:,} older ones of each open state." if self._before else ""
+
+    def newest(self, chunk: int = CHUNK, after: int | None = None) -> Iterator[Job]:
+        """Yield the jobs, the newest first; `chunk` is how many are read at a time."""
+        rows = self._jobs if after is None else self._jobs.filter(pk__lt=after)
+        yield from self._read(rows.filter(pk__gt=self._before) if self._before else rows, chunk)
+        older = self._older() if self._before else []
+        ids = [one for one in older if after is None or one < after]
+        for first in range(0, len(ids), MAX_COUNTED):
+            yield from self._read(rows.filter(pk__in=ids[first : first + MAX_COUNTED]), chunk)
+
+    def _read(self, rows: QuerySet[Job], chunk: int) -> Iterator[Job]:
+        after: int | None = None
+        while True:
+            read = list((rows if after is None else rows.filter(pk__lt=after))[:chunk])
+            yield from (job for job in read if matches(self._search, job))
+            if len(read) < chunk:
+                return
+            after = read[-1].pk
+
+    def _older(self) -> list[int]:
+        """Return the older jobs that the search can find, the newest first."""
+        texts, database = self._search.texts, Job.objects.database
+        if "target" in texts:
+            return sorted(in_line(texts["target"], texts.get("tenant")), reverse=True)
+        wanted: dict[str, list[str]] = {name: [texts[name]] for name in ("queue", "tenant") if name in texts}
+        if "task" in texts:
+            wanted["task"] = tasks_like(texts["task"])
+        statuses = [texts["status"]] if "status" in texts else list(open_jobs.OPEN)
+        return sorted(open_jobs.open_jobs(database, statuses, self._before, wanted, MAX_CHECKED)[0], reverse=True)
+
+
+def in_line(target: str, tenant: str | None) -> list[int]:
+    """Return the jobs that hold a target or wait for it, of one tenant or (None) of all."""
+    database = Job.objects.database
+    tenants = overview.tenants_in_lines(database, MAX_TENANTS) if tenant is None else [tenant]
+    heads = [head for head in overview.target_heads(database, [Target(one, target) for one in tenants]) if head.job_ids]
+    return [job_id for head in heads for job_id in overview.members(database, Target(head.tenant, head.target), MAX_COUNTED)]
+
+
+def _worker(text: str) -> Q:
+    """Return the condition that a worker runs the job or ran it last; it is named by its id, or by host and process as in "web1:4711"."""
+    try:
+        owners = [str(UUID(text))]
+    except ValueError:
+        host, _, pid = text.rpartition(":")
+        number = int(pid) if pid.isascii() and pid.isdigit() and len(pid) < 10 else -1
+        owners = _owners(Q(host=host, pid=number))
+    return _owned_by(owners)
+
+
+def _release(text: str) -> Q:
+    """Return the condition that a worker of a release runs the job or ran it last, or that the last failed run has the release."""
+    return _owned_by(_owners(Q(release=text))) | Q(JsonValueIn("history", (-1, "release"), [text]))
+
+
+def _owners(wanted: Q) -> list[str]:
+    workers = Worker.objects.using(Job.objects.database.alias).filter(wanted).order_by("-heartbeat_at")
+    return [str(one) for one in workers.values_list("pk", flat=True)[:MAX_WORKERS]]
+
+
+def _owned_by(owners: list[str]) -> Q:
+    return Q(lease_owner__in=owners) | Q(JsonValueIn("worker_ids", (-1,), owners), lease_owner="") if owners else Q(pk__in=[])
+
+
+def _argument(one: ArgumentCondition) -> Q:
+    """Return the condition for an argument: by its name, and by its position in the tasks that have such a parameter."""
+    name, *rest = one.path
+    positions = defaultdict[int, list[str]](list)
+    for path in task_paths():
+        if name in (names := parameters_of(path)):
+            positions[names.index(str(name))].append(path)
+    found = Q(JsonValueIn("kwargs", one.path, one.values))
+    for position, paths in positions.items():
+        found |= Q(JsonValueIn("args", (position, *rest), one.values), task__in=paths)
+    return found
+
+
+def _value_at(value: Any, path: tuple[str | int, ...]) -> Any:
+    """Return the value at a path, or an object that equals nothing if there is none."""
+    for step in path:
+        kind: Any = dict if isinstance(step, str) else list
+        try:
+            value = value[step] if isinstance(value, kind) else object()
+        except LookupError:
+            return object()
+    return value
+
+
+def _has_value(value: Any, values: tuple[Any, ...]) -> bool:
+    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
+
+
+_BY_FIELD: Final = {
+    "error": lambda text: Q(message__icontains=text),
+    "task": lambda text: Q(task__in=tasks_like(text)),
+    "worker": _worker,
+    "release": _release,
+}
