@@ -32,7 +32,7 @@ SAME = (
     ("no row 'a b' in \"x\"", "no row 'it' in \"another one\""),
     ("job 0d9e9f6a-7f0b-4b44-9f0e-1f6b8f7a2d11 is gone", "job A1B2C3D4-0000-4b44-9f0e-1f6b8f7a2d11 is gone"),
     ("hash 9f86d081884c7d65 at 0x7f3a", "hash deadbeef00112233 at 0xff"),
-    ("it failed\nwith details", "it failed\nwith others"),
+    ("it failed\nwith details", "it failed\nwith more"),
 )
 OTHER = (("it took 3 s", "it needs 3 s"), ("connection refused", "connection reset"), ("it's late", "it is late"))
 
