@@ -178,6 +178,7 @@ def test_a_quoted_secret_never_shows(tail: str) -> None:
         assert "hunter2" not in mask_text(text[: len(text) - 12])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "part",
     [

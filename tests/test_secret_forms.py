@@ -466,6 +466,7 @@ ADVERSARIAL = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ADVERSARIAL)
 def test_hostile_text_costs_time_in_proportion_to_its_length(part: str) -> None:
     def seconds(length: int) -> float:

@@ -128,6 +128,7 @@ CLAIMS = {
 }
 
 
+@pytest.mark.long  # its tables are large
 @pytest.mark.postgresql
 @pytest.mark.django_db
 @pytest.mark.parametrize("limit", [8, 500])
@@ -170,6 +171,7 @@ OWNERS_WRITES: dict[str, Callable[[Database, list[Lease]], Any]] = {
 }
 
 
+@pytest.mark.long  # its tables are large
 @pytest.mark.postgresql
 @pytest.mark.django_db
 @pytest.mark.parametrize("number", [8, 1000])
@@ -181,6 +183,7 @@ def test_an_owners_write_finds_its_rows_by_primary_key_alone(table: Table, write
     assert indexes(mine) == {BY_KEY}
 
 
+@pytest.mark.long  # its tables are large
 @pytest.mark.postgresql
 @pytest.mark.django_db
 def test_the_statements_whose_plans_are_read_do_move_rows(table: Table) -> None:

@@ -149,6 +149,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.postgresql
 @pytest.mark.django_db
 @pytest.mark.parametrize("scale", [0.01, 0.1, pytest.param(1.0, marks=pytest.mark.slow(seconds=38))])

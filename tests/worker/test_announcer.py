@@ -24,6 +24,7 @@ from tests.factories import JobFactory
 from tests.tasks import add
 from tests.worker.whole import Hang, connected, ended, until, working
 
+pytestmark = pytest.mark.long
 SIGNALS = ["task_finished", "job_settled", "job_event"]
 
 
