@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-SECONDS = "{:.6f}".format
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -57,7 +56,7 @@ class Columns:
                 arrays.append(name)
             setattr(self, name, f"%({name})s::{sql_type}" if same else f"o.{name}")
         if "token" not in arrays:  # the statements compare it with a column
-            self.params["token"] = f"{{{','.join(str(row[1]) for row in rows)}}}"
+            self.params["token"] = _literal(tuple(row[1] for row in rows), "bigint")
             arrays.insert(1, "token")
         self.ids = "%(job_id)s::bigint[]"
         self.source = f"unnest({', '.join(f'%({name})s::{self.types[name]}[]' for name in arrays)}) AS o({', '.join(arrays)})"
@@ -71,11 +70,14 @@ class Columns:
         def __getattr__(self, name: str) -> str: ...
 
 
-def _literal(numbers: Sequence[Any], sql_type: str) -> str:
+def _literal(numbers: tuple[Any, ...], sql_type: str) -> str:
     """Return numbers as the literal of an array, seconds with six decimals. The driver's own adaptation is far slower for thousands."""
-    if None in numbers:
-        return f"{{{','.join('NULL' if number is None else SECONDS(number) for number in numbers)}}}"
-    return f"{{{','.join(map(str if sql_type == 'bigint' else SECONDS, numbers))}}}"
+    form = "%d," if sql_type == "bigint" else "%.6f,"
+    try:
+        text = form * len(numbers) % numbers  # one operation for all numbers
+    except TypeError:  # one of them is None
+        text = "".join("NULL," if number is None else form % number for number in numbers)
+    return f"{{{text[:-1]}}}"
 
 
 def cell(value: Any) -> str:

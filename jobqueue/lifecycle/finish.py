@@ -10,7 +10,7 @@ returned as `later`, so that one locked row does not delay all other outcomes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from jobqueue.core import states
@@ -189,17 +189,17 @@ def _end(outcomes: Sequence[Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
     """Write the decision of each outcome, and wake the workers and duties that act on them; return the outcomes that were written."""
     if not ends:
         return []
-    written = run_ends.end_runs(Job.objects.database, ends)
-    settled = {end[:2]: Settled(outcome, end.status) for outcome, end in zip(outcomes, ends, strict=True)}
-    done = [settled[one[:2]] for one in written]
-    if any(end.status != SUCCESS for end in ends):
+    written = {row[:2]: row for row in run_ends.end_runs(Job.objects.database, ends)}
+    done = [Settled(outcome, end.status) for outcome, end in zip(outcomes, ends, strict=True) if outcome.lease in written]
+    if {end.status for end in ends} != {SUCCESS}:
         _wake(done, written)
     return done
 
 
-def _wake(done: Sequence[Settled], written: Sequence[EndedRun]) -> None:
-    for one, row in zip(done, written, strict=True):
+def _wake(done: Sequence[Settled], written: Mapping[tuple[int, int], EndedRun]) -> None:
+    for one in done:
         if one.status == states.Status.QUEUED:
+            row = written[one.outcome.lease]
             wakeup.work(row.queue, row.tenant)
     waiting = [one.outcome for one in done if one.status == states.Status.PENDING]
     if waiting:  # for a time or for children: the same duty promotes both
