@@ -67,10 +67,10 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         self.validate_task(task)
         conf.public_id_keys()  # without a key, raise before the job exists
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
-        own = _own(task, args, kwargs) if isinstance(task, JobTask) else {}
-        made = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **own))
-        result = self._result(made, task, args, kwargs)
-        if made.created and signals.has_effect(signals.task_enqueued):
+        options = _own(task, args, kwargs) if isinstance(task, JobTask) else {}
+        enqueued = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **options))
+        result = self._result(enqueued, task, args, kwargs)
+        if enqueued.created and signals.has_effect(signals.task_enqueued):
             self._announce_enqueued(result)
         return result
 
@@ -83,13 +83,13 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         pairs = [(tuple(args), kwargs) for args, kwargs in calls]
         has_own = isinstance(task, JobTask) and (task.unique_key or task.target)
         texts = [Call(*payload.dumps_arguments(args, kwargs), **(_own(task, args, kwargs) if has_own else {})) for args, kwargs in pairs]
-        made = enqueue_many(self._spec(task), texts)
-        found = Results(len(made), lambda index: self._result(made[index], task, *pairs[index]))
+        enqueued = enqueue_many(self._spec(task), texts)
+        results = Results(len(enqueued), lambda index: self._result(enqueued[index], task, *pairs[index]))
         if signals.has_effect(signals.task_enqueued):
-            for result in found:
+            for result in results:
                 if result.created:
                     self._announce_enqueued(result)
-        return found
+        return results
 
     def _announce_enqueued(self, result: JobResult) -> None:
         if not in_service_thread():
@@ -98,7 +98,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         # A receiver can hang, so the announcer calls it. It would not find a job that is not committed yet.
         from jobqueue.models import Job
 
-        send = partial(signals.deliver, lambda one, _: _send_enqueued(type(self), one), [result])
+        send = partial(signals.deliver, lambda event, _: _send_enqueued(type(self), event), [result])
         transaction.on_commit(send, using=Job.objects.database.alias)
 
     def get_result(self, result_id: str) -> JobResult:
@@ -153,17 +153,17 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             backend=self.alias,
             options=_options(task.timeout),
             expires=_expires(task.expires),
-            phases=tuple(one.name for one in task.phases),
+            phases=tuple(phase.name for phase in task.phases),
             metadata=payload.dumps_metadata(task.metadata) if task.metadata else "{}",
             **texts,
         )
 
-    def _result(self, made: Enqueued, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobResult:
-        if made.created:
-            return results.fresh(task, made.job_id, made.created_at, args, kwargs, self.alias)
+    def _result(self, enqueued: Enqueued, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobResult:
+        if enqueued.created:
+            return results.fresh(task, enqueued.job_id, enqueued.created_at, args, kwargs, self.alias)
         from jobqueue.models import Job
 
-        job = Job.objects.current.get(pk=made.job_id)
+        job = Job.objects.current.get(pk=enqueued.job_id)
         return results.of_job(job, created=False)
 
 

@@ -28,29 +28,29 @@ _WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
 @register()
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Report all problems of the settings dict."""
-    return [Error(one.message, hint=one.hint, id=f"jobqueue.{one.id}") for one in conf.problems(conf.configured())]
+    return [Error(problem.message, hint=problem.hint, id=f"jobqueue.{problem.id}") for problem in conf.problems(conf.configured())]
 
 
 @register()
 def check_authenticator(**_: Any) -> list[CheckMessage]:
     """Report an authenticator of the REST API that cannot be imported or called: every request would fail."""
     try:
-        found = conf.api_authenticator()
+        authenticator = conf.api_authenticator()
     except ImproperlyConfigured:
         return []  # check_settings has reported it
     except ImportError as error:
         message = f"API_AUTHENTICATOR cannot be imported: {error}"
     else:
-        if found is None or callable(found):
+        if authenticator is None or callable(authenticator):
             return []
-        message = f"API_AUTHENTICATOR names {safe_repr(found)}, which cannot be called."
+        message = f"API_AUTHENTICATOR names {safe_repr(authenticator)}, which cannot be called."
     return [Error(message, hint="It must name a callable of the request that returns a user or None.", id="jobqueue.E007")]
 
 
 @register()
 def check_tenants(**_: Any) -> list[CheckMessage]:
     """Report paths in the settings of tenants that cannot be imported: their jobs would fail, or have no slots of their own."""
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     try:
         paths = {"TENANTS": conf.current().tenants, "TENANT_CONTEXT": conf.current().tenant_context}
     except ImproperlyConfigured:
@@ -61,19 +61,19 @@ def check_tenants(**_: Any) -> list[CheckMessage]:
                 import_string(path)
             except ImportError as error:
                 hint = f"It must be {conf.FIELDS[name].metadata['rule'].text}."
-                found.append(Error(f"{name} is {path!r}, which cannot be imported: {error}", hint=hint, id="jobqueue.E008"))
-    return found
+                messages.append(Error(f"{name} is {path!r}, which cannot be imported: {error}", hint=hint, id="jobqueue.E008"))
+    return messages
 
 
 @register()
 def check_hooks(**_: Any) -> list[CheckMessage]:
     """Report hooks that cannot be imported or called: users would see no job, retention would skip them, runs would fail."""
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     try:
-        mine = conf.current()
-        hooks = {"VISIBLE_JOBS": mine.visible_jobs, "ON_STALE": mine.on_stale, "ON_DELETE": mine.on_delete}
-        hooks |= {f"RUN_CONTEXTS[{place}]": hook for place, hook in enumerate(mine.run_contexts)}
-        hooks["WEBHOOK_SECRET"] = mine.webhook_secret if webhook_rules.is_path(mine.webhook_secret) else None
+        settings = conf.current()
+        hooks = {"VISIBLE_JOBS": settings.visible_jobs, "ON_STALE": settings.on_stale, "ON_DELETE": settings.on_delete}
+        hooks |= {f"RUN_CONTEXTS[{place}]": hook for place, hook in enumerate(settings.run_contexts)}
+        hooks["WEBHOOK_SECRET"] = settings.webhook_secret if webhook_rules.is_path(settings.webhook_secret) else None
     except ImproperlyConfigured:
         return []  # check_settings has reported it
     for name, hook in hooks.items():
@@ -82,8 +82,8 @@ def check_hooks(**_: Any) -> list[CheckMessage]:
         except ImportError as error:
             wrong = f"which cannot be imported: {error}"
         if wrong:
-            found.append(Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {_rule_of(name)}.", id="jobqueue.E009"))
-    return found
+            messages.append(Error(f"{name} is {hook!r}, {wrong}", hint=f"It must be {_rule_of(name)}.", id="jobqueue.E009"))
+    return messages
 
 
 def _rule_of(name: str) -> str:
@@ -229,27 +229,27 @@ def check_webhooks(databases: Sequence[str] | None = None, **_: Any) -> list[Che
 
 def sqlite_options(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     """Report missing options of an SQLite database."""
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     mode = options.get("transaction_mode")
     if str(mode).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         message = (
             f"The SQLite database {alias!r} has transaction_mode {mode!r}: a transaction that reads before it writes fails with "
             '"database is locked" while a worker writes.'
         )
-        found.append(Warning(message, hint=f"Add {SQLITE_OPTIONS}.", id="jobqueue.W001"))
+        messages.append(Warning(message, hint=f"Add {SQLITE_OPTIONS}.", id="jobqueue.W001"))
     if not _WAL.search(str(options.get("init_command", ""))):
         message = (
             f"The SQLite database {alias!r} is not put into WAL mode when it is opened, so readers and the writer may wait for each other."
         )
-        found.append(Warning(message, hint=f"Add {SQLITE_OPTIONS}.", id="jobqueue.W002"))
-    return found
+        messages.append(Warning(message, hint=f"Add {SQLITE_OPTIONS}.", id="jobqueue.W002"))
+    return messages
 
 
 def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
     """Report a connection pool that is too small for the slots of a worker; its services have connections outside of the pool."""
     try:
-        own = _slots_of_tenants()
-        slots = conf.current().max_workers + own
+        of_tenants = _slots_of_tenants()
+        slots = conf.current().max_workers + of_tenants
     except ImproperlyConfigured:
         return []
     size, served = db.pool_size(options), db.pooled_slots(options)
@@ -257,8 +257,8 @@ def pool_size(alias: str, options: Mapping[str, Any]) -> list[CheckMessage]:
         return []
     needed = slots + db.WORKER_CONNECTIONS
     message = f"The pool of the database {alias!r} has max_size {size}; {slots} jobs at a time need {needed}."
-    hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(served - own, 1)}.'
-    if size - own < 2:
+    hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS to {max(served - of_tenants, 1)}.'
+    if size - of_tenants < 2:
         hint = f'Set OPTIONS["pool"] = {{"max_size": {needed}}} or more, or lower MAX_WORKERS and the numbers of TENANTS.'
     return [Warning(message, hint=hint, id="jobqueue.W004")]
 
@@ -294,7 +294,7 @@ def _job_database() -> db.Database:
 def _is_subclass(path: str, base: type) -> bool:
     """Return whether a dotted path names a subclass; Django reports a path that cannot be imported."""
     try:
-        found = import_string(path)
+        imported = import_string(path)
     except ImportError:
         return False
-    return isinstance(found, type) and issubclass(found, base)
+    return isinstance(imported, type) and issubclass(imported, base)

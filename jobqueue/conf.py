@@ -117,11 +117,11 @@ class Settings:
 
     def with_overrides(self, **values: Any) -> "Settings":
         """Return the settings with some replaced, as by the command line; None replaces nothing. Raise ImproperlyConfigured."""
-        mine = {one.name.upper(): getattr(self, one.name) for one in fields(self)}
-        return read(mine | {name.upper(): value for name, value in values.items() if value is not None})
+        current_values = {field.name.upper(): getattr(self, field.name) for field in fields(self)}
+        return read(current_values | {name.upper(): value for name, value in values.items() if value is not None})
 
 
-FIELDS: dict[str, "Field[Any]"] = {one.name.upper(): one for one in fields(Settings)}
+FIELDS: dict[str, "Field[Any]"] = {field.name.upper(): field for field in fields(Settings)}
 
 
 def read(raw: Mapping[str, Any]) -> Settings:
@@ -153,7 +153,7 @@ def service() -> str:
 
 def scoped(name: str) -> str:
     """Return the name of a duty in this service."""
-    return f"{name}@{mine}" if (mine := service()) else name
+    return f"{name}@{own}" if (own := service()) else name
 
 
 @functools.cache
@@ -179,25 +179,25 @@ def tenant_slots() -> dict[str, int]:
 
 def tenant_context(tenant: str) -> contextlib.AbstractContextManager[Any]:
     """Return the project's context manager for a tenant; without a tenant or a setting, one that does nothing."""
-    made = _called(current().tenant_context) if tenant else None
-    return contextlib.nullcontext() if made is None else made(tenant)
+    context = _called(current().tenant_context) if tenant else None
+    return contextlib.nullcontext() if context is None else context(tenant)
 
 
 def run_contexts() -> Iterator[Callable[[Any], Any]]:
     """Yield the factories of the project's context managers around each run; raise ImportError for a wrong path."""
-    return (_called(one) for one in current().run_contexts)
+    return (_called(path) for path in current().run_contexts)
 
 
 def api_authenticator() -> Callable[[Any], Any] | None:
     """Return the callable that authenticates requests to the REST API; None if the session does."""
-    found: Callable[[Any], Any] | None = _called(current().api_authenticator)
-    return found
+    function: Callable[[Any], Any] | None = _called(current().api_authenticator)
+    return function
 
 
 def visible_jobs() -> Callable[[Any], Any] | None:
     """Return the callable that selects the jobs that a user may see; None if users see all jobs."""
-    found: Callable[[Any], Any] | None = _called(current().visible_jobs)
-    return found
+    function: Callable[[Any], Any] | None = _called(current().visible_jobs)
+    return function
 
 
 def webhook_secret() -> Any:
@@ -208,9 +208,9 @@ def webhook_secret() -> Any:
 
 def retention() -> tuple[retained.Rules, retained.Rules]:
     """Return the rules for when ended jobs become stale, and for when they are deleted."""
-    mine = current()
-    given = {"STALE_AFTER": mine.stale_after, "DELETE_AFTER": mine.delete_after}
-    stale, delete = (retained.rules(name, value, mine.queue_retention) for name, value in given.items())
+    settings = current()
+    given = {"STALE_AFTER": settings.stale_after, "DELETE_AFTER": settings.delete_after}
+    stale, delete = (retained.rules(name, value, settings.queue_retention) for name, value in given.items())
     return stale, delete
 
 
@@ -241,8 +241,8 @@ def configured() -> Any:
 
 def databases() -> Mapping[str, Mapping[str, Any]]:
     """Return the project's ``DATABASES``."""
-    found: Mapping[str, Mapping[str, Any]] = settings.DATABASES
-    return found
+    databases: Mapping[str, Mapping[str, Any]] = settings.DATABASES
+    return databases
 
 
 @functools.cache
@@ -250,7 +250,7 @@ def secret_names() -> tuple[str, ...]:
     """Return the names that ``SECRET_NAMES`` adds; wrong settings raise nothing here, because secrets are masked in any case."""
     raw = configured()
     value = raw.get("SECRET_NAMES") if isinstance(raw, Mapping) else None
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list | tuple) else ()
+    return tuple(origin for origin in value if isinstance(origin, str)) if isinstance(value, list | tuple) else ()
 
 
 masking.names_from(secret_names)
@@ -281,8 +281,8 @@ def session_cookie_name() -> str:
 
 def task_backends() -> Mapping[str, Mapping[str, Any]]:
     """Return the project's ``TASKS``."""
-    found: Mapping[str, Mapping[str, Any]] = getattr(settings, "TASKS", {})
-    return found
+    backends: Mapping[str, Mapping[str, Any]] = getattr(settings, "TASKS", {})
+    return backends
 
 
 def problems(raw: Any) -> list[SettingProblem]:
@@ -293,8 +293,8 @@ def problems(raw: Any) -> list[SettingProblem]:
 def _forget(*, setting: str, **_: Any) -> None:
     """Clear the caches after a test has changed settings."""
     if setting in (NAME, "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
-        for one in (current, release, public_id_keys, secret_names):
-            one.cache_clear()
+        for cached in (current, release, public_id_keys, secret_names):
+            cached.cache_clear()
 
 
 setting_changed.connect(_forget, dispatch_uid="jobqueue.conf")

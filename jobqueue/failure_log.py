@@ -65,10 +65,10 @@ def log(level: int, text: str, *args: Any, extra: Mapping[str, Any]) -> None:
     _give(logger, record)
 
 
-def _give(to: logging.Logger | logging.Handler, record: logging.LogRecord) -> None:
+def _give(receiver: logging.Logger | logging.Handler, record: logging.LogRecord) -> None:
     """Pass a record to a logger or handler, so that an exception whose text raises SystemExit does not stop later receivers."""
     try:
-        to.handle(record)
+        receiver.handle(record)
     except BaseException as error:
         # `send_robust` isolates an Exception; the other two are meant for this thread.
         if isinstance(error, Exception | Interrupted) or is_for_the_process(error):
@@ -86,8 +86,8 @@ def reaches_others() -> bool:
     """Return whether the record of django.tasks about a failed run reaches a handler that jobqueue's record does not reach."""
     if not logger.isEnabledFor(logging.ERROR):
         return True
-    ours, theirs = _handlers(logger), _handlers(logging.getLogger(compat.LOGGER_NAME))
-    return any(all(one is not mine for mine in ours) for one in theirs)
+    own_handlers, django_handlers = _handlers(logger), _handlers(logging.getLogger(compat.LOGGER_NAME))
+    return any(all(handler is not own for own in own_handlers) for handler in django_handlers)
 
 
 class OncePerHandler(logging.Filter):
@@ -103,33 +103,33 @@ class OncePerHandler(logging.Filter):
         record.exc_text = ending.traceback or None
         if not logger.isEnabledFor(logging.ERROR):
             return True
-        ours = _handlers(logger)
+        own_handlers = _handlers(logger)
         for handler in _handlers(logging.getLogger(record.name)):
-            if record.levelno >= handler.level and not any(_is_same(handler, mine) for mine in ours):
+            if record.levelno >= handler.level and not any(_is_same(handler, own) for own in own_handlers):
                 _give(handler, record)
         return False
 
 
-def _handlers(of: logging.Logger | None) -> list[logging.Handler]:
+def _handlers(start: logging.Logger | None) -> list[logging.Handler]:
     """Return the handlers that a logger's records reach."""
-    found = []
-    while of is not None:
-        found += of.handlers
-        of = of.parent if of.propagate else None
-    return found
+    handlers = []
+    while start is not None:
+        handlers += start.handlers
+        start = start.parent if start.propagate else None
+    return handlers
 
 
-def _is_same(one: logging.Handler, other: logging.Handler) -> bool:
+def _is_same(first: logging.Handler, second: logging.Handler) -> bool:
     """Return whether two handlers write to the same place; in a worker, a wrapper with the attribute `target` precedes each."""
-    one, other = getattr(one, "target", one), getattr(other, "target", other)
-    if isinstance(one, AdminEmailHandler) and isinstance(other, AdminEmailHandler):
+    first, second = getattr(first, "target", first), getattr(second, "target", second)
+    if isinstance(first, AdminEmailHandler) and isinstance(second, AdminEmailHandler):
         return True
-    stream = getattr(one, "stream", None)
-    return one is other or (stream is not None and stream is getattr(other, "stream", None))
+    stream = getattr(first, "stream", None)
+    return first is second or (stream is not None and stream is getattr(second, "stream", None))
 
 
 def connect() -> None:
     """Install the filter once."""
-    found = logging.getLogger(compat.LOGGER_NAME)
-    if not any(isinstance(one, OncePerHandler) for one in found.filters):
-        found.addFilter(OncePerHandler())
+    tasks_logger = logging.getLogger(compat.LOGGER_NAME)
+    if not any(isinstance(installed, OncePerHandler) for installed in tasks_logger.filters):
+        tasks_logger.addFilter(OncePerHandler())

@@ -27,17 +27,17 @@ MAX_REPR = 200
 logger = logging.getLogger("jobqueue.audit")
 
 
-def record(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", *, text: str = "", deleted: bool = False) -> None:
+def record(actor: Any, verb: str, subject: Model | str, verdict: str, address: str = "", *, text: str = "", deleted: bool = False) -> None:
     """Record one change or refusal; `text` is a sentence for the admin's log; `deleted` means that the object was deleted."""
-    log_line(actor, verb, what, verdict, address, text)
-    if isinstance(what, Model) and verdict in (DONE, REQUESTED):  # the admin's log is the history of changes
-        _write(actor, what, text or f"{verb}: {verdict}", deleted=deleted)
+    log_line(actor, verb, subject, verdict, address, text)
+    if isinstance(subject, Model) and verdict in (DONE, REQUESTED):  # the admin's log is the history of changes
+        _write(actor, subject, text or f"{verb}: {verdict}", deleted=deleted)
 
 
-def log_line(actor: Any, verb: str, what: Model | str, verdict: str, address: str = "", text: str = "") -> None:
+def log_line(actor: Any, verb: str, subject: Model | str, verdict: str, address: str = "", text: str = "") -> None:
     """Write only the log record, for changes that Django itself has written into the admin's log."""
-    named = what if isinstance(what, str) else f"{what._meta.verbose_name} {what.pk}"
-    values = [printable(mask_text(one))[:MAX_REPR] for one in (name_of(actor), verb, named, verdict, address, text)]
+    named = subject if isinstance(subject, str) else f"{subject._meta.verbose_name} {subject.pk}"
+    values = [printable(mask_text(value))[:MAX_REPR] for value in (name_of(actor), verb, named, verdict, address, text)]
     extra = dict(zip(("actor", "verb", "object", "verdict", "address", "text"), values, strict=True))
     logger.info("%s: %s %s: %s (from %s) %s", *values, extra={f"audit_{name}": value for name, value in extra.items()})
 
@@ -66,18 +66,18 @@ def operator() -> tuple[str, str]:
     return f"operator {name}{f' (sudo from {behind})' if behind else ''}", socket.gethostname()
 
 
-def _write(actor: Any, what: Model, text: str, *, deleted: bool) -> None:
+def _write(actor: Any, subject: Model, text: str, *, deleted: bool) -> None:
     if not apps.is_installed("django.contrib.admin") or not isinstance(actor, get_user_model()) or actor.pk is None:
         return
     from django.contrib.admin.models import CHANGE, DELETION, LogEntry
     from django.contrib.contenttypes.models import ContentType
 
-    key = str(what.pk)
+    key = str(subject.pk)
     LogEntry.objects.create(
         user_id=actor.pk,
-        content_type=ContentType.objects.get_for_model(what),
+        content_type=ContentType.objects.get_for_model(subject),
         object_id=key if mask_text(key) == key else None,  # the admin's index links to the URL of the object
-        object_repr=str(what)[:MAX_REPR],
+        object_repr=str(subject)[:MAX_REPR],
         action_flag=DELETION if deleted else CHANGE,
         change_message=mask_text(text),
     )

@@ -28,18 +28,18 @@ def condition(user: Any) -> Q | None:
         rule = conf.visible_jobs()
         if rule is None:
             return None
-        found = rule(user)
-        if isinstance(found, Q):
-            Job.objects.filter(found)  # a column that does not exist raises here, not on a page
+        wanted = rule(user)
+        if isinstance(wanted, Q):
+            Job.objects.filter(wanted)  # a column that does not exist raises here, not on a page
     except Exception:  # noqa: BLE001 - code of the user's project can raise any exception
         repeats.log(
             logging.ERROR, "VISIBLE_JOBS failed for user %s, who sees no jobs.", safe_repr(str(getattr(user, "pk", None))), exc_info=True
         )
         return NOTHING
-    if isinstance(found, Q):
-        return found or None  # an empty Q is no condition
+    if isinstance(wanted, Q):
+        return wanted or None  # an empty Q is no condition
     repeats.log(
-        logging.ERROR, "VISIBLE_JOBS returned %s for a user, who sees no jobs. It must return a Q; Q() shows all jobs.", safe_repr(found)
+        logging.ERROR, "VISIBLE_JOBS returned %s for a user, who sees no jobs. It must return a Q; Q() shows all jobs.", safe_repr(wanted)
     )
     return NOTHING
 
@@ -96,13 +96,13 @@ class Sight:
         """Return which of the jobs may be seen. A deleted job may be seen if it was seen here before."""
         if not ids:
             return set()
-        there = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "pk"))
-        seen = set(Job.objects.current.filter(self._wanted, pk__in=[*there]).values_list("pk", flat=True))
-        gone = {one for one in ids if one not in there and one in self._known}
+        existing = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "pk"))
+        seen = set(Job.objects.current.filter(self._wanted, pk__in=[*existing]).values_list("pk", flat=True))
+        deleted = {job_id for job_id in ids if job_id not in existing and job_id in self._known}
         if len(self._known) > MAX_REMEMBERED:
             self._known.clear()
         self._known.update(dict.fromkeys(seen))
-        return seen | gone
+        return seen | deleted
 
 
 def sight(user: Any) -> Sight | None:

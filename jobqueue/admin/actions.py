@@ -119,12 +119,12 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
             return self.redirect_missing(request, object_id)
         if request.method != "POST":
             return self.back(request, job.pk)
-        asked = self.act(request, verb, [job], on_list=False)
-        if asked is not None:
-            return asked
+        confirmation = self.act(request, verb, [job], on_list=False)
+        if confirmation is not None:
+            return confirmation
         # A deleted job has no page any more.
-        gone = verb is DELETE and self.get_object(request, str(object_id)) is None
-        return self.back(request, None if gone else job.pk)
+        is_deleted = verb is DELETE and self.get_object(request, str(object_id)) is None
+        return self.back(request, None if is_deleted else job.pk)
 
     def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:
         """Redirect to the page of a job, or to the list if `job_id` is None."""
@@ -142,13 +142,13 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         """Run a verb on some jobs and report the result; return the confirmation page if the user must confirm first."""
         if {job.pk for job in confirm.doubtful(verb, jobs)} - confirm.confirmed(request):
             return self._ask(request, confirm.context(verb, jobs, on_list=on_list))
-        tally = perform(
+        result = perform(
             verb, sorted(jobs, key=lambda job: job.pk), lambda job, answer, text: self._record(request, verb, job, answer, text)
         )
         if missing:
-            self.log_missing(request, verb.name, [f"job {one}" for one in sorted(missing)])
-            tally.refused[GONE].extend(missing)
-        for level, text in tally.messages():
+            self.log_missing(request, verb.name, [f"job {job_id}" for job_id in sorted(missing)])
+            result.refused[GONE].extend(missing)
+        for level, text in result.messages():
             self.message_user(request, text, level)
         return None
 

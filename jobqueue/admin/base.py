@@ -64,7 +64,7 @@ class Base(Generic[M]):
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """Allow only the filters that the list offers: ``?kwargs__password__startswith=a`` would reveal a secret letter by letter."""
-        return any(lookup in self._lookups(one) for one in self.get_list_filter(request))
+        return any(lookup in self._lookups(list_filter) for list_filter in self.get_list_filter(request))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action.
@@ -82,7 +82,7 @@ class Base(Generic[M]):
             return self._unknown_filter(request)
 
     def _unknown_filter(self, request: HttpRequest) -> HttpResponse:
-        offered = [min(map(str, self._lookups(one))) for one in self.get_list_filter(request)]
+        offered = [min(map(str, self._lookups(list_filter))) for list_filter in self.get_list_filter(request)]
         known = {*offered, *IGNORED_PARAMS, PAGE_VAR, ERROR_FLAG}
         query = request.GET.copy()
         unknown = [name for name in query if name not in known and not self.lookup_allowed(name, "", request)]
@@ -137,7 +137,7 @@ class Base(Generic[M]):
         *path, last = name.split(LOOKUP_SEP)
         field = None if path else self.opts.get_field(last)
         lookups = DATE_LOOKUPS if isinstance(field, DateField) else EXACT_LOOKUPS
-        return {name, *(f"{name}{LOOKUP_SEP}{one}" for one in lookups)}
+        return {name, *(f"{name}{LOOKUP_SEP}{lookup}" for lookup in lookups)}
 
 
 class ReadOnlyAdmin(Base[M]):

@@ -46,38 +46,40 @@ class BulkResult:
 
     def messages(self) -> list[tuple[int, str]]:
         """Return the messages to show, each with its level."""
-        told = []
+        messages_shown = []
         if self.done:
-            told.append((messages.SUCCESS, f"{_jobs(self.done)} {_were(self.done)} {self.verb.done}."))
+            messages_shown.append((messages.SUCCESS, f"{_jobs(self.done)} {_were(self.done)} {self.verb.done}."))
         if self.requested:
-            told.append((messages.SUCCESS, f"{_jobs(self.requested, 'running ')} {_were(self.requested)} {self.verb.requested}."))
+            messages_shown.append((messages.SUCCESS, f"{_jobs(self.requested, 'running ')} {_were(self.requested)} {self.verb.requested}."))
         if self.withdrawn:
-            told.append((messages.SUCCESS, f"The request to stop was withdrawn from {_jobs(self.withdrawn, 'running ').lower()}."))
+            messages_shown.append(
+                (messages.SUCCESS, f"The request to stop was withdrawn from {_jobs(self.withdrawn, 'running ').lower()}.")
+            )
         if self.refused:
             ids = [job_id for refused in self.refused.values() for job_id in refused]
             reasons = "; ".join(f"{reason} ({len(refused)})" if len(ids) > 1 else reason for reason, refused in self.refused.items())
-            told.append((messages.WARNING, f"{_jobs(ids)} {_were(ids)} not {self.verb.done}: {reasons}."))
-        return told
+            messages_shown.append((messages.WARNING, f"{_jobs(ids)} {_were(ids)} not {self.verb.done}: {reasons}."))
+        return messages_shown
 
 
 def perform(verb: Verb, jobs: Iterable[Job], audit: Audit) -> BulkResult:
     """Run `verb` on each job; after a connection error of the database, skip the rest."""
-    tally = BulkResult(verb)
-    answers = True
+    result = BulkResult(verb)
+    database_answers = True
     for job in jobs:
         try:
-            if answers:
-                tally.add(_one(verb, job, audit))
+            if database_answers:
+                result.add(_one(verb, job, audit))
             else:
-                tally.refused[NO_DATABASE].append(job.pk)
+                result.refused[NO_DATABASE].append(job.pk)
         except JobDoesNotExist:
             audit(job, None, GONE)
-            tally.refused[GONE].append(job.pk)
+            result.refused[GONE].append(job.pk)
         except Error as error:
             repeats.log(logging.ERROR, "Job %s could not be %s from the admin.", job.pk, verb.done, kind=verb.done, exc_info=True)
-            tally.refused[NO_DATABASE].append(job.pk)
-            answers = not db.is_connection_error(error)
-    return tally
+            result.refused[NO_DATABASE].append(job.pk)
+            database_answers = not db.is_connection_error(error)
+    return result
 
 
 def _one(verb: Verb, job: Job, audit: Audit) -> Answer:

@@ -84,10 +84,10 @@ def task(job: Job) -> SafeString:
     shown = format_html(
         '<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, name, module, _target(job)
     )
-    said = masking.mask_text(getattr(job, "brief", "")).strip().partition("\n")[0]
-    if not said:
+    message = masking.mask_text(getattr(job, "brief", "")).strip().partition("\n")[0]
+    if not message:
         return shown
-    short = said if len(said) <= BRIEF_CHARACTERS else f"{said[:BRIEF_CHARACTERS]}…"
+    short = message if len(message) <= BRIEF_CHARACTERS else f"{message[:BRIEF_CHARACTERS]}…"
     return format_html('{}<span class="jq-brief jq-brief-{}">{}</span>', shown, job.status.lower(), short)
 
 
@@ -166,5 +166,5 @@ def worker(job: Job) -> SafeString | str:
     owner = owner_of(job)
     if not owner:
         return NOTHING
-    found = getattr(job, "worker", None)
-    return format_html('<span class="jq-worker" title="{}">{}</span>', owner, str(found) if found else f"{owner[:8]}…")
+    process = getattr(job, "worker", None)
+    return format_html('<span class="jq-worker" title="{}">{}</span>', owner, str(process) if process else f"{owner[:8]}…")

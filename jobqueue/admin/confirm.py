@@ -34,32 +34,32 @@ def confirmed(request: HttpRequest) -> set[int]:
 
 def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
     """Return the context of the page, with the fields with which its form repeats the request, confirmed."""
-    found = doubtful(verb, jobs)
-    shown = found[:MAX_SHOWN]
+    to_confirm = doubtful(verb, jobs)
+    shown = to_confirm[:MAX_SHOWN]
     workers = listing.workers_of(shown)
     for job in shown:
         job.worker = workers.get(columns.owner_of(job))  # type: ignore[attr-defined]
-    fields = [(FIELD, ",".join(str(job.pk) for job in found))]
+    fields = [(FIELD, ",".join(str(job.pk) for job in to_confirm))]
     if on_list:
         fields += [("action", verb.name), *((ACTION_CHECKBOX_NAME, str(job.pk)) for job in jobs)]
-    statuses = Counter(job.status for job in found)
+    statuses = Counter(job.status for job in to_confirm)
     kind = f"{verb.asks_about.label.lower()} " if verb.asks_about and [*statuses] == [verb.asks_about] else ""
-    others = len(jobs) - len(found)
-    whole = len(found) == sum(verb.possible(job) for job in jobs)
+    others = len(jobs) - len(to_confirm)
+    covers_all = len(to_confirm) == sum(verb.possible(job) for job in jobs)
     return {
-        "title": f"{verb.label} {plural(len(found), f'{kind}job')}?",
-        "counts": [(Job.Status(status).label, number) for status, number in statuses.most_common()] if len(found) > 1 else [],
+        "title": f"{verb.label} {plural(len(to_confirm), f'{kind}job')}?",
+        "counts": [(Job.Status(status).label, number) for status, number in statuses.most_common()] if len(to_confirm) > 1 else [],
         "verb": verb,
         "rows": [
             (job, columns.status(job), columns.task(job), columns.progress(job), columns.ran(job), columns.worker(job)) for job in shown
         ],
-        "unnamed": len(found) - len(shown),
+        "unnamed": len(to_confirm) - len(shown),
         "others": others,
-        "others_note": _others_note(verb, others, able=not whole),
+        "others_note": _others_note(verb, others, able=not covers_all),
         "fields": fields,
-        "button": f"{verb.label} {len(jobs if not whole else found):,} jobs"
-        if len(found) > 1 or not whole
-        else f"{verb.label} job {found[0].pk}",
+        "button": f"{verb.label} {len(jobs if not covers_all else to_confirm):,} jobs"
+        if len(to_confirm) > 1 or not covers_all
+        else f"{verb.label} job {to_confirm[0].pk}",
     }
 
 

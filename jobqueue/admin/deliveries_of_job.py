@@ -18,6 +18,6 @@ def context(request: HttpRequest, job_id: int) -> dict[str, Any]:
     """Return the context of a job's deliveries, with the URL of all of them if there are more."""
     if not any(request.user.has_perm(f"jobqueue.{verb}_webhookdelivery") for verb in ("view", "change")):
         return {"deliveries": []}
-    found = of_job(job_id, MOST + 1)
-    everything = f"{reverse('admin:jobqueue_webhookdelivery_changelist')}?q={job_id}" if len(found) > MOST else ""
-    return {"deliveries": [(one, *(cell(one) for cell in CELLS)) for one in found[:MOST]], "all_deliveries": everything}
+    deliveries = of_job(job_id, MOST + 1)
+    all_url = f"{reverse('admin:jobqueue_webhookdelivery_changelist')}?q={job_id}" if len(deliveries) > MOST else ""
+    return {"deliveries": [(delivery, *(cell(delivery) for cell in CELLS)) for delivery in deliveries[:MOST]], "all_deliveries": all_url}

@@ -77,11 +77,11 @@ def next_attempt(delivery: WebhookDelivery) -> SafeString | str:
 @admin.display(description="last response")
 def last_response(delivery: WebhookDelivery) -> SafeString | str:
     """Return the result of the last attempt: the status of the response, and the error."""
-    said = prose(delivery.error, MAX_ERROR).strip().partition("\n")[0]
-    if delivery.response_status is None and not said:
+    error = prose(delivery.error, MAX_ERROR).strip().partition("\n")[0]
+    if delivery.response_status is None and not error:
         return NOTHING
     code = "" if delivery.response_status is None else str(delivery.response_status)
     # The text of an error usually contains the number.
-    code = "" if said and code and code in said else code
-    kind = "error" if said else "success"
-    return format_html('<span class="jq-response jq-response-{}">{}</span>', kind, " ".join(part for part in (code, said) if part))
+    code = "" if error and code and code in error else code
+    kind = "error" if error else "success"
+    return format_html('<span class="jq-response jq-response-{}">{}</span>', kind, " ".join(part for part in (code, error) if part))

@@ -151,11 +151,11 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
     def get_urls(self) -> list[URLPattern]:
         """Add the URLs for the buttons of a delivery's page."""
         view = self.admin_site.admin_view(self.verb_view)
-        mine = [
+        urls = [
             path(f"<int:object_id>/{verb.name}/", view, {"name": verb.name}, name=f"jobqueue_webhookdelivery_{verb.name.replace('-', '_')}")
             for verb in VERBS.values()
         ]
-        return [*mine, *super().get_urls()]
+        return [*urls, *super().get_urls()]
 
     def verbs_of(self, request: HttpRequest, delivery: WebhookDelivery) -> list[tuple[Verb, str]]:
         """Return the verbs that the user can run on a delivery, each with its URL."""
@@ -176,9 +176,9 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             if request.method == "POST":
                 self.log_missing(request, name, [f"webhook delivery {object_id}"])
             return self.redirect_missing(request, object_id)
-        asked = self._act(request, verb, [delivery], on_list=False) if request.method == "POST" else None
+        confirmation = self._act(request, verb, [delivery], on_list=False) if request.method == "POST" else None
         page = "admin:jobqueue_webhookdelivery_change"
-        return asked or HttpResponseRedirect(reverse(page, args=[delivery.pk], current_app=self.admin_site.name))
+        return confirmation or HttpResponseRedirect(reverse(page, args=[delivery.pk], current_app=self.admin_site.name))
 
     def act_on_selected(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery], verb: Verb) -> HttpResponse | None:
         """Run a verb on the selected deliveries of the list."""
@@ -188,9 +188,11 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             # The list's filters are not applied: a delivery that no longer matches them must be reported, not
             # skipped.
             selected = {int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)}
-            found = list(self.get_queryset(request).filter(pk__in=selected))
-            self.log_missing(request, verb.name, [f"webhook delivery {one}" for one in sorted(selected - {row.pk for row in found})])
-            return self._act(request, verb, found)
+            existing = list(self.get_queryset(request).filter(pk__in=selected))
+            self.log_missing(
+                request, verb.name, [f"webhook delivery {delivery_id}" for delivery_id in sorted(selected - {row.pk for row in existing})]
+            )
+            return self._act(request, verb, existing)
         rows = list(queryset.filter(status__in=verb.statuses)[: MAX_AT_ONCE + 1])
         if len(rows) > MAX_AT_ONCE:
             text = f"More than {MAX_AT_ONCE} were selected. Only the newest {MAX_AT_ONCE} were processed; repeat the action for the rest."

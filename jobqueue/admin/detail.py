@@ -104,21 +104,21 @@ def job_page(job: Job) -> JobPage:
         metadata=masked_json(job.metadata, mask) if job.metadata else "",
         sections=[("What", _what(job, mask)), ("When", _when(job, now)), ("Budget", _budget(job)), ("Lease", _lease(job, now))],
         runs=list(_runs(job.history, mask)),
-        events=[_event(one) for one in events],
+        events=[_event(event) for event in events],
         older_events=older,
     )
 
 
-def _event(one: TimelineEvent) -> TimelineRow:
-    label = one.name.removeprefix("job.").replace(".", " ").replace("_", " ").capitalize()
+def _event(event: TimelineEvent) -> TimelineRow:
+    label = event.name.removeprefix("job.").replace(".", " ").replace("_", " ").capitalize()
     # The message comes first, then the other values by name. Two values are left out: the position of a phase,
     # which the list of phases shows, and attempt 1.
-    data = {name: value for name, value in one.data.items() if name != "position" and (name, value) != ("attempt", 1)}
+    data = {name: value for name, value in event.data.items() if name != "position" and (name, value) != ("attempt", 1)}
     message = data.pop("message", None)
-    rest = [_datum(name, value) for name, value in data.items() if value not in (None, "")]
-    text = "; ".join([*([str(message)] if message else []), *rest])
-    after = "" if one.seconds is None else f"+{duration(one.seconds)}"
-    return TimelineRow(one.id, one.name, label, moment(one.at), after, one.attempt, prose(text, MAX_TEXT))
+    details = [_datum(name, value) for name, value in data.items() if value not in (None, "")]
+    text = "; ".join([*([str(message)] if message else []), *details])
+    after = "" if event.seconds is None else f"+{duration(event.seconds)}"
+    return TimelineRow(event.id, event.name, label, moment(event.at), after, event.attempt, prose(text, MAX_TEXT))
 
 
 def _datum(name: str, value: object) -> str:
@@ -135,10 +135,10 @@ def _has_report(job: Job) -> bool:
 
 def _report(job: Job) -> list[Row]:
     """Return the results of the job in a few lines; the rest of the page has the details."""
-    told = report(job, most=SHOWN_BYTES)
-    last, in_all, waited = told["ran_seconds"], told["ran_seconds_in_all"], told["waited_seconds"]
-    count = told["attempts"]
-    errors = [run for run in told["runs"] if run["exception"] or run["outcome"] not in STOPPED]
+    facts = report(job, most=SHOWN_BYTES)
+    last, in_all, waited = facts["ran_seconds"], facts["ran_seconds_in_all"], facts["waited_seconds"]
+    count = facts["attempts"]
+    errors = [run for run in facts["runs"] if run["exception"] or run["outcome"] not in STOPPED]
     took = "" if last is None else f"{duration(last)} in the last run"
     runs = [f"{count['runs']} started", f"{count['failures']} failed of at most {count['max_attempts']}"]
     error = (errors[-1]["message"] or errors[-1]["exception"] or errors[-1]["outcome"] or "unknown") if errors else ""
@@ -148,7 +148,7 @@ def _report(job: Job) -> list[Row]:
     return _rows(
         ("Outcome", job.get_status_display().capitalize() if job.status in ENDED else "not ended yet"),
         ("Runs", ", ".join([*runs, *([f"{count['crashes']} lost with a worker"] if count["crashes"] else [])])),
-        ("Waited", in_words(told["waits"], duration)),
+        ("Waited", in_words(facts["waits"], duration)),
         ("Was claimable for", "" if waited is None else f"{duration(waited)} before the last run"),
         ("Ran", f"{took}{f', {duration(in_all)} in all' if last is not None and in_all > last else ''}"),
         ("Errors", f"{f'{len(errors)}; the last: ' if len(errors) > 1 else ''}{excerpt(error, MAX_TEXT)}" if errors else "none"),
@@ -236,12 +236,12 @@ def _budget(job: Job) -> list[Row]:
 
 
 def _lease(job: Job, now: datetime) -> list[Row]:
-    found = next(iter(workers_of([job]).values()), None)
+    process = next(iter(workers_of([job]).values()), None)
     stop = f"yes, to be {job.cancel_outcome.lower()}" if job.cancel_requested else ""
     return _rows(
-        ("Runs on" if job.lease_owner else "Ran last on", str(found) if found else ""),
+        ("Runs on" if job.lease_owner else "Ran last on", str(process) if process else ""),
         ("Worker", columns.owner_of(job) or NOTHING),
-        ("Release", found.release if found else ""),
+        ("Release", process.release if process else ""),
         ("Lease token", job.lease_token),
         ("Lease ends", moment(job.lease_expires_at, now) if job.lease_expires_at else ""),
         ("Last heartbeat", moment(job.heartbeat_at, now) if job.heartbeat_at else ""),

@@ -78,8 +78,8 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     @admin.display(description="led by")
     def shown_leader(self, row: BackgroundJobLease) -> str:
         """Return the process that leads it."""
-        found = _leader_of(row)
-        return f"{found.process or found.worker_id}" if found.worker_id else "nobody"
+        leader = _leader_of(row)
+        return f"{leader.process or leader.worker_id}" if leader.worker_id else "nobody"
 
     @admin.display(description="for")
     def held_for(self, row: BackgroundJobLease) -> str:
@@ -111,8 +111,8 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     @admin.display(description="did")
     def did(self, row: BackgroundJobLease) -> str:
         """Return how many items the last run handled, and how many all runs have handled."""
-        found = _leader_of(row)
-        return f"{found.last_items:,} (of {found.items:,} in {plural(found.runs, 'run')})"
+        leader = _leader_of(row)
+        return f"{leader.last_items:,} (of {leader.items:,} in {plural(leader.runs, 'run')})"
 
     @admin.display(description="set aside")
     def set_aside(self, row: BackgroundJobLease) -> str:
@@ -127,24 +127,26 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
     @admin.display(description="last error")
     def last_error(self, row: BackgroundJobLease) -> SafeString | str:
         """Return the last error and its time."""
-        found = _leader_of(row)
-        when = duties.moment(found.last_error_at)
+        leader = _leader_of(row)
+        when = duties.moment(leader.last_error_at)
         return (
-            format_html("{} ({})", found.last_error, moment(when, _now(row))) if found.last_error and when else found.last_error or NOTHING
+            format_html("{} ({})", leader.last_error, moment(when, _now(row)))
+            if leader.last_error and when
+            else leader.last_error or NOTHING
         )
 
     @admin.display(description="state")
     def shown_problem(self, row: BackgroundJobLease) -> SafeString:
         """Return its state, with emphasis if there is a problem."""
-        found = _leader_of(row)
-        if found.problem:
-            return format_html('<strong class="jq-alarm">{}</strong>', excerpt(found.problem, BRIEF_CHARACTERS))
-        return columns.badge("success", "OK") if found.worker_id else columns.badge("pending", "Free")
+        leader = _leader_of(row)
+        if leader.problem:
+            return format_html('<strong class="jq-alarm">{}</strong>', excerpt(leader.problem, BRIEF_CHARACTERS))
+        return columns.badge("success", "OK") if leader.worker_id else columns.badge("pending", "Free")
 
 
 def _leader_of(row: BackgroundJobLease) -> duties.Leader:
-    found: Any = row.__dict__.get("_leader") or row.__dict__.setdefault("_leader", duties.leader(row, _now(row)))
-    return found  # type: ignore[no-any-return]
+    leader: Any = row.__dict__.get("_leader") or row.__dict__.setdefault("_leader", duties.leader(row, _now(row)))
+    return leader  # type: ignore[no-any-return]
 
 
 def _now(row: BackgroundJobLease) -> datetime:

@@ -99,13 +99,13 @@ class QueueFilter(ColumnFilter):
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the queues that tasks, workers or jobs name."""
-        found = task_choices.queues() | newest(visible, "queue")
+        names = task_choices.queues() | newest(visible, "queue")
         if not self.narrowed:
-            found |= {queue for queue in claims.queued_queues(Job.objects.database, MAX_CHOICES) if isinstance(queue, str)}
+            names |= {queue for queue in claims.queued_queues(Job.objects.database, MAX_CHOICES) if isinstance(queue, str)}
         for queues in Worker.objects.values_list("queues", flat=True)[:MAX_CHOICES]:
             rule = queue_rules.parse_stored(queues)
-            found |= {*rule.listed} if rule is not None else set()
-        return _without_secrets(found)
+            names |= {*rule.listed} if rule is not None else set()
+        return _without_secrets(names)
 
 
 class TaskFilter(ColumnFilter):

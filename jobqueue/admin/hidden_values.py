@@ -36,9 +36,9 @@ def restored(given: Any, shown: Any, stored: Any, *, moved: bool = False) -> Any
     """
     if given == shown and not moved:
         return stored
-    if all(isinstance(one, dict) for one in (given, shown, stored)):
+    if all(isinstance(value, dict) for value in (given, shown, stored)):
         return _object(given, shown, stored, moved)
-    if all(isinstance(one, list) for one in (given, shown, stored)) and len(shown) == len(stored):
+    if all(isinstance(value, list) for value in (given, shown, stored)) and len(shown) == len(stored):
         return _list(given, shown, stored, moved)
     return given
 
@@ -52,7 +52,7 @@ def names_other_place(given: Any, shown: Any, name: str = "") -> bool:
         return any(names_other_place(given.get(key), shown.get(key), key) for key in changed)
     if isinstance(given, list) and isinstance(shown, list):
         before, after = Counter(map(_key, shown)), Counter(map(_key, given))
-        return any(_has_place(name, json.loads(one)) for one in after - before)
+        return any(_has_place(name, json.loads(text)) for text in after - before)
     return _has_place(name, given) or _has_place(name, shown)
 
 
@@ -64,7 +64,7 @@ def places_of_masks(value: Any, name: str) -> list[str]:
         inside = [(item, f"{name}[{at}]") for at, item in enumerate(value)]
     else:
         return [name] if isinstance(value, str) and MASK in value else []
-    return [found for item, place in inside for found in places_of_masks(item, place)]
+    return [path for item, place in inside for path in places_of_masks(item, place)]
 
 
 def _object(given: dict[str, Any], shown: dict[str, Any], stored: dict[str, Any], moved: bool) -> dict[str, Any]:
@@ -77,31 +77,31 @@ def _object(given: dict[str, Any], shown: dict[str, Any], stored: dict[str, Any]
     ]
     around = moved or any(names_other_place(given.get(name), shown.get(name), name) for name in changed)
     parts = {name for name in given if name in shown and name not in changed and names_other_place(given[name], shown[name], name)}
-    found = {}
+    result = {}
     for name, value in given.items():
         if name not in shown or name in changed:
-            found[name] = value
+            result[name] = value
         elif _is_container(value):
             shielded = _has_own_place(shown[name])
-            found[name] = restored(value, shown[name], stored.get(name), moved=around or (bool(parts - {name}) and not shielded))
+            result[name] = restored(value, shown[name], stored.get(name), moved=around or (bool(parts - {name}) and not shielded))
         else:
             hidden = value == shown[name] and _is_hidden(shown[name], stored.get(name))
-            found[name] = stored[name] if hidden and not moved and not changed and not parts else value
-    return found
+            result[name] = stored[name] if hidden and not moved and not changed and not parts else value
+    return result
 
 
 def _list(given: list[Any], shown: list[Any], stored: list[Any], moved: bool) -> list[Any]:
-    plain = [one for one in given if not _is_container(one)] == [one for one in shown if not _is_container(one)]
+    plain = [item for item in given if not _is_container(item)] == [item for item in shown if not _is_container(item)]
     moved = moved or not plain  # the meaning of a plain item is not known
-    whole = not moved and len(given) == len(shown) and not names_other_place(given, shown)
+    is_unchanged = not moved and len(given) == len(shown) and not names_other_place(given, shown)
     places = _matched(given, shown)
     return [
-        restored(one, shown[places[at]], stored[places[at]], moved=moved)
+        restored(item, shown[places[at]], stored[places[at]], moved=moved)
         if at in places
         else stored[at]
-        if whole and not _is_container(one) and one == shown[at]
-        else one
-        for at, one in enumerate(given)
+        if is_unchanged and not _is_container(item) and item == shown[at]
+        else item
+        for at, item in enumerate(given)
     ]
 
 
@@ -111,45 +111,45 @@ def _matched(given: list[Any], shown: list[Any]) -> dict[int, int]:
     Equal objects are matched in their order if none of them was added or removed, and otherwise not at all.
     """
     before, after = _by_key(shown), _by_key(given)
-    found = {
+    matched = {
         at: place
         for key, places in after.items()
         if len(before.get(key, ())) == len(places)
         for at, place in zip(places, before[key], strict=True)
     }
     changed = [at for key, places in after.items() if key not in before for at in places]
-    gone = {at for key, places in before.items() if key not in after for at in places}
-    return {**found, **{at: at for at in changed if at in gone and type(given[at]) is type(shown[at])}}
+    removed = {at for key, places in before.items() if key not in after for at in places}
+    return {**matched, **{at: at for at in changed if at in removed and type(given[at]) is type(shown[at])}}
 
 
 def _by_key(items: list[Any]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for at, one in enumerate(items):
-        if _is_container(one):
-            found[_key(one)].append(at)
-    return dict(found)
+    indexes: dict[str, list[int]] = defaultdict(list)
+    for at, item in enumerate(items):
+        if _is_container(item):
+            indexes[_key(item)].append(at)
+    return dict(indexes)
 
 
 def _key(value: Any) -> str:
     """Return the key by which values are equal: all but the descriptions of an object."""
-    kept = {name: one for name, one in value.items() if name not in DESCRIPTIONS} if isinstance(value, dict) else value
-    return json.dumps(kept, sort_keys=True)
+    compared = {name: item for name, item in value.items() if name not in DESCRIPTIONS} if isinstance(value, dict) else value
+    return json.dumps(compared, sort_keys=True)
 
 
 def _has_place(name: str, value: Any) -> bool:
     """Return whether a value may name a receiver, by its name or by its content."""
     if isinstance(value, dict):
-        return bool(value and _PLACE_KEY.search(name)) or any(_has_place(key, one) for key, one in value.items())
+        return bool(value and _PLACE_KEY.search(name)) or any(_has_place(key, item) for key, item in value.items())
     if isinstance(value, list):
-        return any(_has_place(name, one) for one in value)
+        return any(_has_place(name, item) for item in value)
     return value is not None and (_PLACE_KEY.search(name) is not None or (isinstance(value, str) and bool(_PLACE_VALUE.search(value))))
 
 
 def _has_own_place(value: Any) -> bool:
     """Return whether an object, or each object of a list, names its own receiver."""
     if isinstance(value, list):
-        return bool(value) and all(_has_own_place(one) for one in value)
-    return isinstance(value, dict) and any(not _is_container(one) and _has_place(key, one) for key, one in value.items())
+        return bool(value) and all(_has_own_place(item) for item in value)
+    return isinstance(value, dict) and any(not _is_container(item) and _has_place(key, item) for key, item in value.items())
 
 
 def _is_container(value: Any) -> bool:

@@ -107,11 +107,11 @@ class JobChangeList(BaseChangeList):
         recent = queryset.filter(pk__gt=before)
         if "\0" in "".join([*self.params.values(), self.query]):
             return recent
-        found = in_line(self.params["target"], self.params.get("tenant")) if self.params.get("target") else self._open(before)
-        if not found:
+        older = in_line(self.params["target"], self.params.get("tenant")) if self.params.get("target") else self._open(before)
+        if not older:
             return recent
         seen = recent.order_by("-pk").values_list("pk", flat=True)[: MAX_COUNTED + 1]
-        return queryset.filter(pk__in={*found, *seen})
+        return queryset.filter(pk__in={*older, *seen})
 
     def _open(self, before: int) -> list[int]:
         """Return the newest of the open jobs outside of the window that the filters select."""
@@ -122,16 +122,16 @@ class JobChangeList(BaseChangeList):
         if self.params.get("ended_within"):
             status = status or states.Status.ERROR  # of the states in `OPEN`, only this one has a time of the end
         statuses = list(OPEN) if not status else [status]
-        found, self.unchecked = open_jobs_sql.open_jobs(Job.objects.database, statuses, before, wanted, MAX_CHECKED)
-        return sorted(found, reverse=True)[: MAX_COUNTED + 1]
+        ids, self.unchecked = open_jobs_sql.open_jobs(Job.objects.database, statuses, before, wanted, MAX_CHECKED)
+        return sorted(ids, reverse=True)[: MAX_COUNTED + 1]
 
     def _needs_scan(self) -> bool:
-        asked = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}
+        filters = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}
         text = self.query.strip()
-        by_index = asked["status"] in FOUND_BY_INDEX and not asked["target"]
-        if (text and as_id(text) is not None) or by_index or asked["waiting"] in states.WaitingFor.values:
+        by_index = filters["status"] in FOUND_BY_INDEX and not filters["target"]
+        if (text and as_id(text) is not None) or by_index or filters["waiting"] in states.WaitingFor.values:
             return False
-        return bool(text) or any(asked.values())
+        return bool(text) or any(filters.values())
 
     def get_results(self, request: HttpRequest) -> None:
         """Fetch the page, and the workers of its jobs."""

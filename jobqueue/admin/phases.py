@@ -30,18 +30,18 @@ class PhaseRow:
 
 def rows(job: Job, now: datetime, mask: Mask) -> list[PhaseRow]:
     """Return the phases of a job, in order."""
-    return [_row(one, now, mask) for one in phases_of(job)]
+    return [_row(row, now, mask) for row in phases_of(job)]
 
 
-def _row(one: JobPhase, now: datetime, mask: Mask) -> PhaseRow:
-    until = one.finished_at or (now if one.status == JobPhase.Status.RUNNING else None)
+def _row(row: JobPhase, now: datetime, mask: Mask) -> PhaseRow:
+    until = row.finished_at or (now if row.status == JobPhase.Status.RUNNING else None)
     return PhaseRow(
-        name=excerpt(prose(one.name, mask=mask), MAX_NAME),
-        status=one.status,
-        label=one.get_status_display(),
-        progress=one.progress,
-        message=excerpt(prose(one.message, mask=mask), MAX_MESSAGE),
-        attempts=one.attempts,
-        began=moment(one.started_at, now) if one.started_at else "",
-        took=between(one.started_at, until) if one.started_at and until else "",
+        name=excerpt(prose(row.name, mask=mask), MAX_NAME),
+        status=row.status,
+        label=row.get_status_display(),
+        progress=row.progress,
+        message=excerpt(prose(row.message, mask=mask), MAX_MESSAGE),
+        attempts=row.attempts,
+        began=moment(row.started_at, now) if row.started_at else "",
+        took=between(row.started_at, until) if row.started_at and until else "",
     )

@@ -82,7 +82,7 @@ class QueueAdmin(QueueWebhookAdmin):
             "queues": [
                 _shown(state, visible, webhooks.get(state.name)) for state in queue_states_for(request.user) if state.name not in hidden
             ],
-            "may": {**{what: self._may(request, what) for what in PERMISSIONS}, "webhook": self.may_set_webhook(request)},
+            "may": {**{verb: self._may(request, verb) for verb in PERMISSIONS}, "webhook": self.may_set_webhook(request)},
             "largest": MAX_LIMIT,
             "most": MAX_QUEUES if queue_names.are_left_out() else None,
             **(extra_context or {}),
@@ -100,27 +100,27 @@ class QueueAdmin(QueueWebhookAdmin):
             self._decide(request, what, request.POST.get("queue", ""))
         return HttpResponseRedirect(reverse("admin:jobqueue_queue_changelist", current_app=self.admin_site.name))
 
-    def _decide(self, request: HttpRequest, what: str, name: str) -> None:
+    def _decide(self, request: HttpRequest, verb: str, name: str) -> None:
         try:
-            limit = _limit(request.POST.get("max_running", "")) if what == "limit" else None
+            limit = _limit(request.POST.get("max_running", "")) if verb == "limit" else None
             # The change and its record are committed together.
             with Job.objects.database.atomic():
                 if "\0" not in name and self.is_hidden(request, name):
                     raise PermissionDenied
-                if what == "forget":
+                if verb == "forget":
                     self._forget(request, name)
                     return
-                answer = {"pause": pause_queue, "resume": resume_queue}[what](name) if what != "limit" else limit_queue(name, limit)
+                answer = {"pause": pause_queue, "resume": resume_queue}[verb](name) if verb != "limit" else limit_queue(name, limit)
                 if answer.changed:
                     audit.record(
-                        request.user, "change", Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(what, answer)
+                        request.user, "change", Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(verb, answer)
                     )
         except InvalidOption as error:
-            audit.log_line(request.user, what, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
+            audit.log_line(request.user, verb, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
             self.message_user(request, str(error), messages.ERROR)
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
-            self.message_user(request, f"Queue {mask_text(name)}: {_answer_text(what, answer)}", level)
+            self.message_user(request, f"Queue {mask_text(name)}: {_answer_text(verb, answer)}", level)
             if (answer.paused or answer.max_running is not None) and (warning := queue_names.warning(name)):
                 self.message_user(request, warning, messages.WARNING)
 
@@ -131,8 +131,8 @@ class QueueAdmin(QueueWebhookAdmin):
         audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", deleted=True)
         self.message_user(request, f"Queue {mask_text(name)}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
 
-    def _may(self, request: HttpRequest, what: str) -> bool:
-        return request.user.has_perm(f"jobqueue.{PERMISSIONS[what]}")
+    def _may(self, request: HttpRequest, verb: str) -> bool:
+        return request.user.has_perm(f"jobqueue.{PERMISSIONS[verb]}")
 
 
 def _limit(text: str) -> int | None:
@@ -144,8 +144,8 @@ def _limit(text: str) -> int | None:
     return int(text)
 
 
-def _answer_text(what: str, answer: QueueAnswer) -> str:
-    if what == "limit":
+def _answer_text(verb: str, answer: QueueAnswer) -> str:
+    if verb == "limit":
         now = "no limit" if answer.max_running is None else f"at most {answer.max_running:,} running at once"
     else:
         now = "paused" if answer.paused else "not paused"

@@ -112,18 +112,18 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         for name, value in given.items():
             # A masked secret was meant for the task of the row: another task can treat it less carefully.
             stored = self.shown[name] if other_task else self.stored[name]
-            found = self.cleaned_data[name] = restored(value, self.shown[name], stored, moved=bool(moved - {name}))
-            hidden = [] if found == self.stored[name] else places_of_masks(found, name)
+            result = self.cleaned_data[name] = restored(value, self.shown[name], stored, moved=bool(moved - {name}))
+            hidden = [] if result == self.stored[name] else places_of_masks(result, name)
             if hidden:
                 self.add_error(name, _enter_again(hidden))
 
 
 def _enter_again(places: list[str]) -> str:
-    named = ", ".join(place[:200] for place in places[:MAX_NAMED])
+    names = ", ".join(place[:200] for place in places[:MAX_NAMED])
     more = f" and {len(places) - MAX_NAMED} more" if len(places) > MAX_NAMED else ""
-    are, again = ("is", "write its value again") if len(places) == 1 else ("are", "write their values again")
+    are, fix = ("is", "write its value again") if len(places) == 1 else ("are", "write their values again")
     why = "the task or a value beside it was changed, and a secret is not moved to another place"
-    return f"{named}{more} {are} hidden as {MASK}: {again}, since {why}."
+    return f"{names}{more} {are} hidden as {MASK}: {fix}, since {why}."
 
 
 def masked(row: Schedule) -> tuple[Any, Any]:
@@ -140,5 +140,5 @@ def check_schedulable(path: str) -> None:
 
 def _choices(stored: str) -> list[tuple[str, str]]:
     paths = [path for path in task_choices.paths() if (entry := task_choices.entry(path)) is None or entry.schedulable or path == stored]
-    gone = [(stored, f"{stored} (not registered)")] if stored and stored not in paths else []
-    return [("", "---------"), *gone, *((path, path) for path in paths)]
+    unregistered = [(stored, f"{stored} (not registered)")] if stored and stored not in paths else []
+    return [("", "---------"), *unregistered, *((path, path) for path in paths)]

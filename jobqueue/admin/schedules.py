@@ -95,8 +95,8 @@ class ScheduleAdmin(Base[Schedule]):
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         """Return False for schedules of the code: the next start would create them again, without their ticks."""
-        mine = obj is None or obj.source == Schedule.Source.ADMIN or obj.retired_at is not None
-        return super().has_delete_permission(request, obj) and mine
+        may_be_deleted = obj is None or obj.source == Schedule.Source.ADMIN or obj.retired_at is not None
+        return super().has_delete_permission(request, obj) and may_be_deleted
 
     def has_run_now_permission(self, request: HttpRequest) -> bool:
         """Return whether the user may create jobs of schedules."""
@@ -122,11 +122,11 @@ class ScheduleAdmin(Base[Schedule]):
     def get_fieldsets(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
         """Return the fields; users who may only view see the arguments with masked secrets."""
         editable = self.has_change_permission(request, obj) if obj else True
-        what = WHAT if editable else tuple(MASKED.get(name, name) for name in WHAT)
+        columns = WHAT if editable else tuple(MASKED.get(name, name) for name in WHAT)
         if obj is None:
             may = ("enabled",) if self._may(request, "enable") else ()
-            return ((None, {"fields": what}), ("When", {"fields": (*WHEN, *may)}))
-        return ((None, {"fields": what}), ("When", {"fields": WHEN}), ("State", {"fields": SHOWN}))
+            return ((None, {"fields": columns}), ("When", {"fields": (*WHEN, *may)}))
+        return ((None, {"fields": columns}), ("When", {"fields": WHEN}), ("State", {"fields": SHOWN}))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
         """Return the fields that are only shown."""
@@ -188,16 +188,16 @@ class ScheduleAdmin(Base[Schedule]):
         """Run a verb on one schedule, by POST; a GET (as after a login) only redirects to its page."""
         if verb not in VERBS:
             raise Http404(f"Schedules have no action {verb!r}.")
-        found = self.get_object(request, str(schedule_id))
-        if not self.has_view_permission(request, found) or not self._may(request, verb):
+        schedule = self.get_object(request, str(schedule_id))
+        if not self.has_view_permission(request, schedule) or not self._may(request, verb):
             raise PermissionDenied
-        if found is None:
+        if schedule is None:
             if request.method == "POST":
                 self.log_missing(request, verb, [f"schedule {schedule_id}"])
             return HttpResponseRedirect(reverse("admin:jobqueue_schedule_changelist", current_app=self.admin_site.name))
         if request.method == "POST":
-            self._act(request, verb, [found])
-        return HttpResponseRedirect(reverse("admin:jobqueue_schedule_change", args=[found.pk], current_app=self.admin_site.name))
+            self._act(request, verb, [schedule])
+        return HttpResponseRedirect(reverse("admin:jobqueue_schedule_change", args=[schedule.pk], current_app=self.admin_site.name))
 
     def preview_view(self, request: HttpRequest) -> HttpResponse:
         """Show the next times for the values of the form, saved or not."""
@@ -229,15 +229,15 @@ class ScheduleAdmin(Base[Schedule]):
         """Disable the selected schedules."""
         self._act(request, "disable", queryset)
 
-    def _act(self, request: HttpRequest, verb: str, found: Any) -> None:
-        for schedule in found:
+    def _act(self, request: HttpRequest, verb: str, schedules: Any) -> None:
+        for schedule in schedules:
             try:
                 # The change and its record are committed together.
                 with Job.objects.database.atomic():
-                    told = VERBS[verb][1](schedule.name)
-                    self.log_change(request, schedule, told.text)
+                    result = VERBS[verb][1](schedule.name)
+                    self.log_change(request, schedule, result.text)
             except JobQueueError as error:
                 self.log_refusal(request, schedule, verb, str(error))
                 self.message_user(request, f"Schedule {schedule}: {error}", messages.ERROR)
             else:
-                self.message_user(request, told.shown(str(schedule)), messages.SUCCESS)
+                self.message_user(request, result.shown(str(schedule)), messages.SUCCESS)

@@ -70,10 +70,10 @@ class TargetsAdmin(ActingAdmin):
             raise PermissionDenied
         search, tenant = request.GET.get(SEARCH, "").strip(), request.GET.get(TENANT)
         has_null = "\0" in search or "\0" in (tenant or "")
-        found = [] if has_null else self._visible(request, summaries_with_heads_for(request.user, search=search, tenant=tenant))
+        lines = [] if has_null else self._visible(request, summaries_with_heads_for(request.user, search=search, tenant=tenant))
         if stuck := bool(request.GET.get(STUCK)):
-            found = [(summary, head) for summary, head in found if summary.stuck]
-        shown = found[:MAX_SHOWN]
+            lines = [(summary, head) for summary, head in lines if summary.stuck]
+        shown = lines[:MAX_SHOWN]
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
@@ -82,7 +82,7 @@ class TargetsAdmin(ActingAdmin):
             "opts": self.opts,
             "media": self.media,
             "targets": self._rows(request, shown),
-            "more": len(found) > len(shown),
+            "more": len(lines) > len(shown),
             "limit": MAX_SHOWN,
             "search": search,
             "tenant": tenant,
@@ -102,9 +102,9 @@ class TargetsAdmin(ActingAdmin):
             return page
         target = Target(request.GET.get(TENANT, ""), request.GET.get(TARGET, ""))
         jobs: Any = self.get_queryset(request).defer(*listing.BIG_COLUMNS)
-        found = [] if "\0" in "".join(target) else list(jobs.blocking(target)[:MAX_AT_ONCE])
-        if found:
-            return self.act(request, CANCEL, found, on_list=False) or page
+        blocking = [] if "\0" in "".join(target) else list(jobs.blocking(target)[:MAX_AT_ONCE])
+        if blocking:
+            return self.act(request, CANCEL, blocking, on_list=False) or page
         self.log_missing(request, "clear", [f"target {target.name} of tenant {target.tenant!r}"])
         self.message_user(request, f"No job holds or blocks target {_name(target.name)!r} now.", messages.WARNING)
         return page
@@ -113,25 +113,25 @@ class TargetsAdmin(ActingAdmin):
         """Redirect to this page if the button was on it."""
         if request.GET.get(FROM) != "targets":
             return super().back(request, job_id)
-        kept = {name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}
-        return HttpResponseRedirect(f"{self._url('targets')}{f'?{urlencode(kept)}' if kept else ''}")
+        parameters = {name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}
+        return HttpResponseRedirect(f"{self._url('targets')}{f'?{urlencode(parameters)}' if parameters else ''}")
 
-    def _visible(self, request: HttpRequest, found: list[tuple[TargetSummary, TargetHead]]) -> list[tuple[TargetSummary, TargetHead]]:
+    def _visible(self, request: HttpRequest, lines: list[tuple[TargetSummary, TargetHead]]) -> list[tuple[TargetSummary, TargetHead]]:
         """Return the lines of which the user may see a job: a project can restrict that by `get_queryset`."""
-        ids = {job_id for _, head in found for job_id in head.job_ids}
+        ids = {job_id for _, head in lines for job_id in head.job_ids}
         seen = set(self.get_queryset(request).filter(pk__in=ids).values_list("pk", flat=True))
-        return [(summary, head) for summary, head in found if seen.intersection(head.job_ids)]
+        return [(summary, head) for summary, head in lines if seen.intersection(head.job_ids)]
 
-    def _rows(self, request: HttpRequest, found: list[tuple[TargetSummary, TargetHead]]) -> list[TargetRow]:
-        holders = [summary.holder_id for summary, _ in found if summary.holder_id is not None]
+    def _rows(self, request: HttpRequest, lines: list[tuple[TargetSummary, TargetHead]]) -> list[TargetRow]:
+        holders = [summary.holder_id for summary, _ in lines if summary.holder_id is not None]
         jobs = {job.pk: job for job in self.get_queryset(request).defer(*listing.BIG_COLUMNS).filter(pk__in=holders)}
-        now = next((columns.now_of(job) for job in jobs.values()), overview_sql.clock(Job.objects.database) if found else None)
-        return [self._row(request, summary, head, jobs.get(summary.holder_id or 0), now) for summary, head in found]
+        now = next((columns.now_of(job) for job in jobs.values()), overview_sql.clock(Job.objects.database) if lines else None)
+        return [self._row(request, summary, head, jobs.get(summary.holder_id or 0), now) for summary, head in lines]
 
     def _row(self, request: HttpRequest, summary: TargetSummary, head: TargetHead, job: Job | None, now: Any) -> TargetRow:
-        kept = {FROM: "targets", **{name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}}
+        parameters = {FROM: "targets", **{name: request.GET[name] for name in (SEARCH, STUCK) if request.GET.get(name)}}
         # A URL is shown, stored and logged, so no URL contains a target or tenant with a secret.
-        plain = all(_name(one) == one for one in (summary.target, summary.tenant))
+        plain = all(_name(name) == name for name in (summary.target, summary.tenant))
         behind = {TENANT: summary.tenant, TARGET: summary.target}
         of_tenant = {TENANT: summary.tenant} if summary.tenant else {}
         able = [verb for verb in HOLDER_VERBS if job is not None and verb.possible(job) and verb.allowed(request)]
@@ -146,9 +146,11 @@ class TargetsAdmin(ActingAdmin):
             held_for=ago(summary.since, now) if summary.since is not None else NOTHING,
             waiting=bounded(summary.waiting, summary.waiting_is_capped),
             oldest_waits=between(summary.oldest_waiting_at, now) if summary.oldest_waiting_at is not None else NOTHING,
-            next_id=next((one for one in (head.queued, head.parked) if one is not None), None) if not summary.holder_status else None,
-            verbs=[(verb, f"{self._url('act', summary.holder_id, verb.name)}?{urlencode(kept)}") for verb in able],
-            clear_url=f"{self._url('clear_target')}?{urlencode({**kept, **behind})}" if may_clear else "",
+            next_id=next((job_id for job_id in (head.queued, head.parked) if job_id is not None), None)
+            if not summary.holder_status
+            else None,
+            verbs=[(verb, f"{self._url('act', summary.holder_id, verb.name)}?{urlencode(parameters)}") for verb in able],
+            clear_url=f"{self._url('clear_target')}?{urlencode({**parameters, **behind})}" if may_clear else "",
         )
 
     def _url(self, name: str, *args: Any) -> str:

@@ -20,7 +20,7 @@ def paths() -> list[str]:
 
 def queues() -> set[str]:
     """Return the default queues of the registered tasks."""
-    return {found.task.queue_name for path in paths() if (found := registry.find(path)) is not None}
+    return {entry.task.queue_name for path in paths() if (entry := registry.find(path)) is not None}
 
 
 def _discover() -> None:

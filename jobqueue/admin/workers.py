@@ -116,8 +116,8 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     @admin.display(description="services")
     def troubles(self, worker: Worker) -> SafeString | str:
         """Return the services that are stuck, with emphasis if there are any."""
-        found = stuck_services(worker) + failed_modules(worker)
-        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(found)) if found else "OK"
+        troubles = stuck_services(worker) + failed_modules(worker)
+        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(troubles)) if troubles else "OK"
 
     @admin.display(description="started", ordering="started_at")
     def started(self, worker: Worker) -> SafeString:
@@ -137,9 +137,9 @@ class WorkerChangeList(ChangeList):
         """Fetch the page, and the number of jobs that each of its workers holds."""
         super().get_results(request)
         workers: list[Any] = list(self.result_list)
-        held = running_jobs(str(worker.pk) for worker in workers)
+        counts = running_jobs(str(worker.pk) for worker in workers)
         for worker in workers:
-            worker.held = held.get(str(worker.pk), 0)
+            worker.held = counts.get(str(worker.pk), 0)
         self.result_list = workers
 
 
@@ -153,14 +153,14 @@ class Change(NamedTuple):
 
 def _change(worker: Worker) -> Change | None:
     """Return the last change of a worker's slots; None if there was none, or the row has unusable values."""
-    told: Any = worker.scaling
-    numbers = [told.get(name) for name in ("age", "before", "after", "running", "claimable")] if isinstance(told, dict) else []
+    scaling: Any = worker.scaling
+    numbers = [scaling.get(name) for name in ("age", "before", "after", "running", "claimable")] if isinstance(scaling, dict) else []
     known = [number for number in numbers if isinstance(number, int | float)]
     if len(known) != 5:
         return None
     age, before, after, running, claimable = known
     ago = duration((_now(worker) - worker.heartbeat_at).total_seconds() + age)
-    why = f"{told.get('why')} ({running:.0f} running, {claimable:.0f} claimable)"
+    why = f"{scaling.get('why')} ({running:.0f} running, {claimable:.0f} claimable)"
     return Change(f"{before:.0f} \N{RIGHTWARDS ARROW} {after:.0f}", ago, why)
 
 

@@ -64,8 +64,8 @@ def _has_explicit_credentials(request: HttpRequest) -> bool:
 
 def _is_of_session(request: HttpRequest, user: Any) -> bool:
     session = getattr(request, "session", None)
-    named = session.get(SESSION_KEY) if session is not None else None
-    return named is not None and named == str(getattr(user, "pk", None))
+    user_id = session.get(SESSION_KEY) if session is not None else None
+    return user_id is not None and user_id == str(getattr(user, "pk", None))
 
 
 def _no_view(request: HttpRequest) -> HttpResponse:

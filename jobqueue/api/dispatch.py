@@ -28,7 +28,7 @@ from jobqueue.api.streams import limits
 from jobqueue.exceptions import JobDoesNotExist
 
 CONVERTERS: Final = {"job_id": "str", "target": "str", "queue": "path"}
-UNKNOWN = "There is nothing at this address. Addresses end with a slash; openapi.json lists them."
+UNKNOWN = "No endpoint has this URL. The URLs end with a slash; openapi.json lists them."
 
 logger = logging.getLogger("jobqueue")
 
@@ -38,8 +38,8 @@ def patterns(endpoints: Iterable[Endpoint]) -> list[URLPattern]:
     by_path: dict[str, list[Endpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, []).append(endpoint)
-    found = [path(_route(place), _View(these), name=these[0].name) for place, these in by_path.items()]
-    return [*found, re_path("", _View(()))]
+    urls = [path(_route(place), _View(of_path), name=of_path[0].name) for place, of_path in by_path.items()]
+    return [*urls, re_path("", _View(()))]
 
 
 def _route(place: str) -> str:

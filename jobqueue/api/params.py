@@ -45,16 +45,16 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
     number = job_id(given["job_id"])
     tenant, target = text(request, "tenant"), given.get("target")
     jobs = visible.narrow(user, Job.objects.current.annotate(now=Now()).filter(pk=number))
-    found = (jobs.only("pk", *columns) if columns else jobs).first()
-    if found is None:
+    row = (jobs.only("pk", *columns) if columns else jobs).first()
+    if row is None:
         raise ApiError(404, f"There is no job {given['job_id']}.")
-    if target is not None and found.target != target:
+    if target is not None and row.target != target:
         raise ApiError(404, f"Job {given['job_id']} does not belong to target {shown(target)}.")
-    if (target is not None or tenant is not None) and found.tenant != (tenant or ""):
+    if (target is not None or tenant is not None) and row.tenant != (tenant or ""):
         raise ApiError(
             404, f"Job {given['job_id']} {f'does not belong to tenant {shown(tenant)}' if tenant else 'has a tenant: name it by ?tenant='}."
         )
-    return found
+    return row
 
 
 def queue(name: str) -> str:
@@ -95,7 +95,7 @@ def limit(request: HttpRequest) -> int:
 
 def has_control(value: str) -> bool:
     """Return whether a text contains characters that no name has: a control character or a lone surrogate."""
-    return any(unicodedata.category(one) in ("Cc", "Cs") for one in value)
+    return any(unicodedata.category(character) in ("Cc", "Cs") for character in value)
 
 
 def shown(value: Any) -> str:

@@ -47,9 +47,9 @@ class ApiError(Exception):
 
 def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> JsonResponse:
     """Return a JSON response with the headers that all responses have."""
-    made = JsonResponse(body, _Encoder, status=status)
-    made.headers["Cache-Control"] = "no-store, private"
-    made.headers["X-Content-Type-Options"] = "nosniff"
+    response = JsonResponse(body, _Encoder, status=status)
+    response.headers["Cache-Control"] = "no-store, private"
+    response.headers["X-Content-Type-Options"] = "nosniff"
     for name, value in (headers or {}).items():
-        made.headers[name] = value
-    return made
+        response.headers[name] = value
+    return response

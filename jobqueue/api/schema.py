@@ -79,8 +79,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     in_path = re.findall(r"\{(\w+)\}", endpoint.path)
     parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in endpoint.query]
     shape = shapes.ref(endpoint.returns) if endpoint.returns else shapes.OBJECT
-    said, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", "application/json")
-    responses = {str(status): _response(said or DONE[status], shape, kind) for status in endpoint.success_statuses}
+    description, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", "application/json")
+    responses = {str(status): _response(description or DONE[status], shape, kind) for status in endpoint.success_statuses}
     responses |= {str(status): _response(ERRORS[status], shapes.ref("Error")) for status in _errors(endpoint, in_path)}
     described: dict[str, Any] = {
         "operationId": f"{endpoint.name}_{endpoint.method.lower()}",

@@ -42,11 +42,11 @@ def act(verb: str, do: Callable[[int], Answer]) -> Handler:
         with Job.objects.database.atomic():
             answer = do(job.pk)
             audit.record(request, user, job, verb, answer)
-        named: dict[str, Any] = {"job": job.pk, "public_id": public_ids.public_id(job.pk)}
+        ids: dict[str, Any] = {"job": job.pk, "public_id": public_ids.public_id(job.pk)}
         if answer.verdict is Verdict.REFUSED:
             text = f"{answer.reason[:1].upper()}{answer.reason[1:]}."
-            raise ApiError(409, text, reason=answer.reason, **named, status=answer.status)
-        return STATUSES[answer.verdict], {**named, "verdict": answer.verdict.value, "status": answer.status}
+            raise ApiError(409, text, reason=answer.reason, **ids, status=answer.status)
+        return STATUSES[answer.verdict], {**ids, "verdict": answer.verdict.value, "status": answer.status}
 
     return handle
 
@@ -54,8 +54,8 @@ def act(verb: str, do: Callable[[int], Answer]) -> Handler:
 def list_targets(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the targets that are held, blocked or waited for."""
     most = params.limit(request)
-    found = target_summaries_for(user, search=params.text(request, "search") or "", tenant=params.text(request, "tenant"))[: most + 1]
-    return 200, {"targets": [_target(summary) for summary in found[:most]], "more": len(found) > most}
+    summaries = target_summaries_for(user, search=params.text(request, "search") or "", tenant=params.text(request, "tenant"))[: most + 1]
+    return 200, {"targets": [_target(summary) for summary in summaries[:most]], "more": len(summaries) > most}
 
 
 def _target(summary: TargetSummary) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def act_on_queue(verb: str) -> Handler:
 
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the queues, their pauses and limits, and their numbers of queued and running jobs."""
-    return 200, {"queues": [{**_plain(one), "name": mask_text(one.name)} for one in queue_states_for(user)]}
+    return 200, {"queues": [{**_plain(state), "name": mask_text(state.name)} for state in queue_states_for(user)]}
 
 
 def list_errors(request: HttpRequest, user: Any, given: Given) -> Reply:

@@ -134,21 +134,21 @@ def due(timing: Timing, next_at: datetime, now: datetime, missed: str, most: int
 
 
 def _between(timing: Timing, before: datetime, now: datetime, most: int) -> list[datetime]:
-    return list(takewhile(lambda one: one <= now, islice(timing.times(before), most)))
+    return list(takewhile(lambda moment: moment <= now, islice(timing.times(before), most)))
 
 
 def _newest(timing: Timing, before: datetime, now: datetime, number: int) -> list[datetime]:
     """Return the newest times up to `now`, by bisection: a loop over all missed times could take very long."""
-    found = _between(timing, before, now, number + 1)
-    if len(found) <= number:
-        return found
+    times = _between(timing, before, now, number + 1)
+    if len(times) <= number:
+        return times
     low, high = before, now  # there are more than `number` times after `low`, and none after `high`
     while high - low > SECOND:
         middle = low + (high - low) / 2
-        some = _between(timing, middle, now, number + 1)
-        if len(some) == number:
-            return some
-        low, high = (middle, high) if len(some) > number else (low, middle)
+        times = _between(timing, middle, now, number + 1)
+        if len(times) == number:
+            return times
+        low, high = (middle, high) if len(times) > number else (low, middle)
     return _between(timing, low, now, number + 1)[-number:]
 
 
@@ -162,10 +162,10 @@ def _walls(cron: str, wall: datetime) -> Iterator[datetime]:
             raise CronSimError(f"longer than {MAX_CRON} characters")
         if len(cron.split()) != 5:  # a sixth field would be seconds, for which there are intervals
             raise CronSimError("Wrong number of fields")
-        found = CronSim(cron, wall)
+        iterator = CronSim(cron, wall)
     except Exception as error:
         raise InvalidOption(f"The cron expression {safe_repr(cron)} cannot be read: {error}. {EXAMPLE}") from error
-    yield from found
+    yield from iterator
     raise InvalidOption(f"The cron expression {safe_repr(cron)} is not due within 50 years: no such day exists. {EXAMPLE}")
 
 
@@ -184,34 +184,34 @@ def _naive(moment: datetime) -> datetime:
 def _fixed(cron: str, zone: ZoneInfo, moment: datetime) -> datetime:
     """Return the first instant after a moment, if each local time counts once."""
     for wall in _walls(cron, _naive(moment.astimezone(zone))):
-        found = _first(zone, wall)
-        if found > moment:  # a time that is repeated was due when it occurred first
-            return found
+        instant = _first(zone, wall)
+        if instant > moment:  # a time that is repeated was due when it occurred first
+            return instant
     raise AssertionError("unreachable")
 
 
 def _first(zone: ZoneInfo, wall: datetime) -> datetime:
     """Return when a local time occurs first; for a time that does not exist, the end of the gap."""
-    found = wall.replace(tzinfo=zone).astimezone(UTC)
-    if _naive(found.astimezone(zone)) == wall:
-        return found
+    later = wall.replace(tzinfo=zone).astimezone(UTC)
+    if _naive(later.astimezone(zone)) == wall:
+        return later
     earlier = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    return _change(zone, earlier, found)
+    return _change(zone, earlier, later)
 
 
 def _elapsed(cron: str, zone: ZoneInfo, moment: datetime) -> datetime:
     """Return the first instant after a moment whose local time matches."""
     offset = _offset(zone, moment)
     while True:
-        found = next(_walls(cron, _naive(moment + offset))).replace(tzinfo=UTC) - offset
-        seen = min(found, moment + DAY)
+        match = next(_walls(cron, _naive(moment + offset))).replace(tzinfo=UTC) - offset
+        seen = min(match, moment + DAY)
         if _offset(zone, seen) != offset:  # the clock changes before that: continue from there, with the new offset
             moment = _change(zone, moment, seen) - SECOND
             offset = _offset(zone, moment + SECOND)
-        elif seen == found:
-            return found
+        elif seen == match:
+            return match
         else:  # nothing matches for more than a day: continue shortly before the next match
-            moment = max(seen, found - 2 * DAY)
+            moment = max(seen, match - 2 * DAY)
             offset = _offset(zone, moment)
 
 

@@ -113,13 +113,13 @@ class Mask:
         """Return the mask of a job. The parameters of its function are the names of positional arguments."""
         given = args if isinstance(args, list | tuple) else []
         names = _positional_names(func, len(given) + takes_context)[takes_context:]
-        named: list[object] = []
+        holding_secrets: list[object] = []
         for index, value in enumerate(given):
             name = names[index] if index < len(names) else None
             if not _is_harmless(value, name, fields):  # quick: most are harmless, and this runs for each failed run
-                named.append(value if name is None else {name: value})
-        more = [one for one in (kwargs, metadata) if one]
-        return cls(fields, _secrets([*named, *more], fields) if named or more else ())
+                holding_secrets.append(value if name is None else {name: value})
+        more = [mapping for mapping in (kwargs, metadata) if mapping]
+        return cls(fields, _secrets([*holding_secrets, *more], fields) if holding_secrets or more else ())
 
     def __call__(self, text: str) -> str:
         """Return a text with its secrets hidden."""
@@ -175,7 +175,7 @@ class Mask:
         only. With `takes_context`, the first parameter is the context, which is not among the arguments.
         """
         names = _positional_names(func, len(args) + takes_context)[takes_context:]
-        masked = [MASK if index < len(names) and self.is_secret(names[index]) else self.value(one) for index, one in enumerate(args)]
+        masked = [MASK if index < len(names) and self.is_secret(names[index]) else self.value(value) for index, value in enumerate(args)]
         return masked, {name: MASK if self.is_secret(str(name)) else self.value(value) for name, value in kwargs.items()}
 
     def _value(self, value: object, depth: int) -> object:
@@ -221,24 +221,24 @@ def mask_text(text: str) -> str:
 
 def _value_keys(value: Mapping[object, object], is_secret: Callable[[str], bool]) -> set[object]:
     """Return the keys whose values are secrets, including "value" beside a secret "name", as in lists of headers and variables."""
-    found: set[object] = {key for key in value if isinstance(key, str) and is_secret(key)}
+    secret_keys: set[object] = {key for key in value if isinstance(key, str) and is_secret(key)}
     for name in ("name", "key", "Name", "Key"):
-        said = value.get(name)
-        if isinstance(said, str) and is_secret(said):
-            found.discard(name)  # "key": "token" is the name of the value
-            found |= {key for key in ("value", "Value") if key in value}
-    return found
+        label = value.get(name)
+        if isinstance(label, str) and is_secret(label):
+            secret_keys.discard(name)  # "key": "token" is the name of the value
+            secret_keys |= {key for key in ("value", "Value") if key in value}
+    return secret_keys
 
 
 def _after_names(value: Sequence[object], is_secret: Callable[[str], bool]) -> set[int]:
     """Return the indexes of secrets in a list: after an option of a command line, or in a pair such as a header."""
-    found = set()
+    indexes = set()
     for index, item in enumerate(value[:-1]):
         if isinstance(item, str) and len(item) < 100 and isinstance(value[index + 1], str | int | float):
             is_name = item.startswith("-") or len(value) == 2
             if is_name and "=" not in item and ":" not in item and " " not in item and is_secret(item.lstrip("-")):
-                found.add(index + 1)
-    return found
+                indexes.add(index + 1)
+    return indexes
 
 
 def _is_harmless(value: object, name: str | None, fields: Sequence[str]) -> bool:
@@ -254,20 +254,20 @@ def _secrets(values: Iterable[object], fields: Sequence[str]) -> Iterator[str]:
     def is_secret(name: str) -> bool:
         return is_secret_name(name, fields)
 
-    waiting: list[tuple[object, bool, int]] = [(one, False, MAX_DEPTH) for one in values]
+    waiting: list[tuple[object, bool, int]] = [(value, False, MAX_DEPTH) for value in values]
     while waiting:
-        one, secret, depth = waiting.pop()
-        if isinstance(one, str):
+        value, secret, depth = waiting.pop()
+        if isinstance(value, str):
             if secret:
-                yield one
-            elif "://" in one:
-                yield from _URL_PASSWORD.findall(one[:100_000])
-        elif depth and isinstance(one, Mapping):
-            hidden = set(one) if secret else _value_keys(one, is_secret)
-            waiting.extend((item, key in hidden, depth - 1) for key, item in one.items())
-        elif depth and isinstance(one, list | tuple):
-            after = set(range(len(one))) if secret else _after_names(one, is_secret)
-            waiting.extend((item, index in after, depth - 1) for index, item in enumerate(one))
+                yield value
+            elif "://" in value:
+                yield from _URL_PASSWORD.findall(value[:100_000])
+        elif depth and isinstance(value, Mapping):
+            hidden = set(value) if secret else _value_keys(value, is_secret)
+            waiting.extend((item, key in hidden, depth - 1) for key, item in value.items())
+        elif depth and isinstance(value, list | tuple):
+            after = set(range(len(value))) if secret else _after_names(value, is_secret)
+            waiting.extend((item, index in after, depth - 1) for index, item in enumerate(value))
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -285,15 +285,15 @@ def _positional_names(func: Callable[..., object] | None, count: int) -> list[st
     if func is None:
         return []
     try:
-        names, rest = _parameters(func)
+        names, variadic = _parameters(func)
     except (TypeError, ValueError):
         return []
-    return [*names, *([rest] * (count - len(names)) if rest is not None else ())]
+    return [*names, *([variadic] * (count - len(names)) if variadic is not None else ())]
 
 
 @functools.lru_cache(maxsize=1000)
 def _parameters(func: Callable[..., object]) -> tuple[tuple[str, ...], str | None]:
     """Return the names of the positional parameters of a function, and the name of the one that takes the rest."""
     parameters = inspect.signature(func).parameters.values()
-    names = tuple(one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
-    return names, next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), None)
+    names = tuple(param.name for param in parameters if param.kind in (param.POSITIONAL_ONLY, param.POSITIONAL_OR_KEYWORD))
+    return names, next((param.name for param in parameters if param.kind is param.VAR_POSITIONAL), None)

@@ -208,12 +208,12 @@ class _Search:
 
     def string(self, value: str, where: str) -> None:
         """Reject text that no database stores."""
-        found = _UNSTORABLE.search(str.__str__(value))
-        if found:
-            what = "a NUL character" if found.group() == "\0" else "half of a surrogate pair"
-            fix = "Remove it" if found.group() == "\0" else 'Decode the text with errors="replace"'
+        match = _UNSTORABLE.search(str.__str__(value))
+        if match:
+            character = "a NUL character" if match.group() == "\0" else "half of a surrogate pair"
+            fix = "Remove it" if match.group() == "\0" else 'Decode the text with errors="replace"'
             self.refuse_value(
-                where, f"holds {what} at position {found.start()}, which databases refuse. {fix}, or pass the bytes as base64."
+                where, f"holds {character} at position {match.start()}, which databases refuse. {fix}, or pass the bytes as base64."
             )
         self.same(value, str.__str__(value), where)
 

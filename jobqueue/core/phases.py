@@ -69,40 +69,40 @@ def declared(phases: Any) -> tuple[Phase, ...]:
     if not 0 < len(phases) <= MAX_PHASES:
         rule = f"a pipeline has from 1 to {MAX_PHASES} phases. A task without phases is declared with @task"
         raise InvalidOption(f"phases lists {len(phases)} functions; {rule}.")
-    found = tuple(_declared(one) for one in phases)
-    names = [one.name for one in found]
+    phases_declared = tuple(_declared(phase) for phase in phases)
+    names = [phase.name for phase in phases_declared]
     if twice := next((name for name in names if names.count(name) > 1), None):
         rule = "the names of a pipeline's phases must differ"
         raise InvalidOption(
             f'phases names {twice!r} more than once; {rule}. Give one of them another name: phase("another name")(function).'
         )
-    return found
+    return phases_declared
 
 
-def _declared(one: Any) -> Phase:
-    if isinstance(one, Phase):
-        return one
-    _check_callable(one)
-    name = getattr(one, "__name__", None)
+def _declared(phase: Any) -> Phase:
+    if isinstance(phase, Phase):
+        return phase
+    _check_callable(phase)
+    name = getattr(phase, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
-        raise InvalidOption(f'phases lists {safe_repr(one)}, which has no name of its own. Give it one: phase("name")(function).')
+        raise InvalidOption(f'phases lists {safe_repr(phase)}, which has no name of its own. Give it one: phase("name")(function).')
     _check_name(name)
-    return Phase(name, one)
+    return Phase(name, phase)
 
 
-def _check_callable(one: Any) -> None:
-    if hasattr(one, "module_path"):
-        raise InvalidOption(f"phases lists the task {one.module_path!r}; a phase must be a plain function. Remove its @task.")
-    if not callable(one):
+def _check_callable(phase: Any) -> None:
+    if hasattr(phase, "module_path"):
+        raise InvalidOption(f"phases lists the task {phase.module_path!r}; a phase must be a plain function. Remove its @task.")
+    if not callable(phase):
         hint = "take the function itself, not a call of it or its name"
-        raise InvalidOption(f"phases lists {safe_repr(one)}; each phase must be a callable of (context, *args, **kwargs): {hint}.")
+        raise InvalidOption(f"phases lists {safe_repr(phase)}; each phase must be a callable of (context, *args, **kwargs): {hint}.")
 
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
         rule = f"it must be text of 1 to {MAX_NAME} characters"
         raise InvalidOption(f'The name of a phase is {safe_repr(name)}; {rule}. Give it one: phase("name")(function).')
-    if wrong := next((one for one in name if unicodedata.category(one) in ("Cc", "Cs")), None):
+    if wrong := next((character for character in name if unicodedata.category(character) in ("Cc", "Cs")), None):
         raise InvalidOption(f"The name of a phase is {safe_repr(name)}, with {wrong!r} in it; it must have no control characters.")
 
 
@@ -120,19 +120,19 @@ def reconciled(names: Sequence[str], rows: Iterable[PhaseState]) -> list[PhaseSt
     """
     known = {row.name: row for row in rows}
     done = [name for name, row in known.items() if row.finished]
-    gone = [name for name in done if name not in names]
+    removed = [name for name in done if name not in names]
     new = [name for name in names if name not in known]
-    if gone and new:
+    if removed and new:
         raise PhasesChanged(
-            f"The code no longer has {_listed(gone)}, which this job has finished, and has {_listed(new)}, which is new to it. If a"
-            f' phase was renamed, give it its old name, phase("{gone[0]}")(function), and resume the job; else cancel it '
+            f"The code no longer has {_listed(removed)}, which this job has finished, and has {_listed(new)}, which is new to it. If a"
+            f' phase was renamed, give it its old name, phase("{removed[0]}")(function), and resume the job; else cancel it '
             f"and enqueue it again."
         )
     states = [known.get(name) or PhaseState(name) for name in names]
-    count = sum(one.finished for one in states)
-    late = [one.name for one in states[:count] if not one.finished]
+    count = sum(state.finished for state in states)
+    late = [state.name for state in states[:count] if not state.finished]
     if late:
-        after = [one.name for one in states[count:] if one.finished]
+        after = [state.name for state in states[count:] if state.finished]
         raise PhasesChanged(
             f"The code now has {_listed(late)} before {_listed(after)}, which this job has finished already. Declare"
             f" {_listed(late)} after the finished phases ({', '.join(done)}), and resume the job; else cancel it and enqueue it again."

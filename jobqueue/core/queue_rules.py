@@ -51,10 +51,10 @@ class ServedQueues:
         It uses `substr`, which is the same in PostgreSQL and SQLite. LIKE has special characters, and ignores case in
         SQLite.
         """
-        included, its = _among(column, "IN", "=", self.names, self.prefixes)
-        excluded, others = _among(column, "NOT IN", "<>", self.without, self.without_prefixes)
-        sql = [f" AND ({' OR '.join(included)})"] if len(included) > 1 else [f" AND {one}" for one in included]
-        return "".join([*sql, *(f" AND {one}" for one in excluded)]), [*its, *others]
+        included, included_params = _among(column, "IN", "=", self.names, self.prefixes)
+        excluded, excluded_params = _among(column, "NOT IN", "<>", self.without, self.without_prefixes)
+        sql = [f" AND ({' OR '.join(included)})"] if len(included) > 1 else [f" AND {condition}" for condition in included]
+        return "".join([*sql, *(f" AND {condition}" for condition in excluded)]), [*included_params, *excluded_params]
 
     def _includes(self, queue: str) -> bool:
         return not (self.names or self.prefixes) or _is_among(queue, self.names, self.prefixes)
@@ -112,8 +112,8 @@ def _of_one(item: str) -> Iterator[ItemProblem]:
     if not item.strip():
         yield ItemProblem("An item is empty.", "Remove it, or the extra comma.")
     elif item in ("!", "!*"):
-        what = "excludes nothing" if item == "!" else "excludes all queues"
-        yield ItemProblem(f"{item!r} {what}.", "Write the name or the prefix of the excluded queues, such as !mail-bulk or !mail-*.")
+        effect = "excludes nothing" if item == "!" else "excludes all queues"
+        yield ItemProblem(f"{item!r} {effect}.", "Write the name or the prefix of the excluded queues, such as !mail-bulk or !mail-*.")
     elif name != item and (name.startswith("!") or name.strip() != name):
         yield ItemProblem(f"{safe_repr(item)} has more than one ! or a space around the name.", "Write it as !mail-bulk.")
     elif "*" in name[:-1]:

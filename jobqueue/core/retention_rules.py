@@ -37,8 +37,8 @@ def is_time(value: Any) -> bool:
     if value is None:
         return True
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    whole = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return whole and math.isfinite(seconds) and 0 <= seconds <= MAX_SECONDS
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return is_number and math.isfinite(seconds) and 0 <= seconds <= MAX_SECONDS
 
 
 def is_time_or_never(value: Any) -> bool:
@@ -58,9 +58,9 @@ def is_by_queue(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(queue, str)
         and queue
-        and isinstance(said, Mapping)
-        and all(name in NAMES and is_times(times) for name, times in said.items())
-        for queue, said in value.items()
+        and isinstance(by_name, Mapping)
+        and all(name in NAMES and is_times(times) for name, times in by_name.items())
+        for queue, by_name in value.items()
     )
 
 
@@ -78,8 +78,8 @@ class Rules:
 
     def ages(self) -> list[float]:
         """Return all the times in the rules, each once, the shortest first."""
-        told = [*self.general.values(), *(time for own in self.queues.values() for time in own.values())]
-        return sorted({time for time in told if time is not None})
+        times = [*self.general.values(), *(time for by_outcome in self.queues.values() for time in by_outcome.values())]
+        return sorted({time for time in times if time is not None})
 
     def only(self, outcomes: Collection[str], queues: Collection[str]) -> Rules:
         """Return only the rules for these outcomes and queues. An empty collection means all."""
@@ -90,8 +90,8 @@ class Rules:
         if queues:
             return Rules({}, {queue: wanted(queue) for queue in queues})
         nothing = {outcome: None for outcome in OUTCOMES if outcomes and outcome not in outcomes}
-        kept = {outcome: time for outcome, time in self.general.items() if outcome not in nothing}
-        return Rules(kept, {queue: {**nothing, **wanted(queue)} for queue in self.queues})
+        general = {outcome: time for outcome, time in self.general.items() if outcome not in nothing}
+        return Rules(general, {queue: {**nothing, **wanted(queue)} for queue in self.queues})
 
     def __bool__(self) -> bool:
         """Return whether the rules have any time."""
@@ -100,8 +100,8 @@ class Rules:
 
 def rules(name: str, general: Any, by_queue: Mapping[str, Mapping[str, Any]] | None) -> Rules:
     """Return the rules of the setting `name` from its value and the values for individual queues. The caller has checked all of them."""
-    own = {queue: _times(said[name]) for queue, said in (by_queue or {}).items() if name in said}
-    return Rules(_times(USUAL[name] if general is None else general), own)
+    of_queues = {queue: _times(by_name[name]) for queue, by_name in (by_queue or {}).items() if name in by_name}
+    return Rules(_times(USUAL[name] if general is None else general), of_queues)
 
 
 def after(outcomes: Iterable[str], seconds: float) -> Rules:

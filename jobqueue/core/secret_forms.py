@@ -165,7 +165,7 @@ def _hide_urls(text: str) -> str:
 
 def _hide_named(text: str, is_secret: IsSecret) -> str:
     def named(pattern: re.Pattern[str], name: int, value: int, text: str) -> str:
-        return pattern.sub(lambda found: replaced(found, value) if is_secret(found[name]) else found[0], text)
+        return pattern.sub(lambda match: replaced(match, value) if is_secret(match[name]) else match[0], text)
 
     if "-" in text:
         text = named(_OPTION_IN_LIST, 1, 3, text)
@@ -186,7 +186,7 @@ def _hide_named(text: str, is_secret: IsSecret) -> str:
 
 def _hide_after_names(text: str, is_secret: IsSecret) -> str:
     parts, end = [], 0
-    sources = [found.span(2) for found in _SOURCE.finditer(text)] if 'File "' in text else []
+    sources = [match.span(2) for match in _SOURCE.finditer(text)] if 'File "' in text else []
     sources.reverse()
     while name := _NAME.search(text, end):
         parts.append(text[end : name.end()])
@@ -228,6 +228,6 @@ def _value(name: re.Match[str], text: str, at: int) -> re.Match[str] | None:
         if called.endswith(_HEADERS) and ":" in text[name.end(1) : at] and not _SCHEME.match(text, at):
             before = text[name.start() - 1 : name.start()]  # the quote around the whole header
             return _REST_OF_QUOTED.get(before, _REST_OF_LINE).match(text, at)
-        if called.endswith("iban") and (found := _IBAN.match(text, at)):
-            return found
+        if called.endswith("iban") and (match := _IBAN.match(text, at)):
+            return match
     return _VALUE.match(text, at)

@@ -56,7 +56,7 @@ def hide_said(text: str) -> str:
     """Hide the word that follows a word such as "password" without a sign or quotes between them, unless it is a harmless word."""
 
     def unless_harmless(pattern: re.Pattern[str], text: str) -> str:
-        return pattern.sub(lambda found: found[0] if _is_harmless(found[1]) else replaced(found, 1), text)
+        return pattern.sub(lambda match: match[0] if _is_harmless(match[1]) else replaced(match, 1), text)
 
     lower = text.lower()
     if _SAID_HINT.search(lower):
@@ -81,12 +81,12 @@ def has_any(text: str, parts: Iterable[str]) -> bool:
     return False
 
 
-def replaced(found: re.Match[str], group: int) -> str:
+def replaced(match: re.Match[str], group: int) -> str:
     """Return the text of a match with one of its groups hidden."""
-    begin, end = found.start(group) - found.start(), found.end(group) - found.start()
-    return f"{found[0][:begin]}{MASK}{found[0][end:]}"
+    begin, end = match.start(group) - match.start(), match.end(group) - match.start()
+    return f"{match[0][:begin]}{MASK}{match[0][end:]}"
 
 
 def inner(pattern: re.Pattern[str], text: str, group: int) -> str:
     """Return a text in which one group of each match is hidden."""
-    return pattern.sub(lambda found: replaced(found, group), text)
+    return pattern.sub(lambda match: replaced(match, group), text)

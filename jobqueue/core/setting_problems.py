@@ -28,11 +28,11 @@ def problems(setting: str, raw: Any, known: "Mapping[str, Field[Any]]") -> list[
             )
         ]
     given = {name: value for name, value in raw.items() if value is not None}
-    found = [_unknown(setting, name, known) for name in raw if name not in known]
+    problems = [_unknown(setting, name, known) for name in raw if name not in known]
     wrong = [name for name in given if name in known and not _accepts(known[name].metadata["rule"], given[name])]
-    found += [_wrong(known[name], name, given[name]) for name in wrong]
-    values = {name: one.default for name, one in known.items()} | given
-    return found + [problem for names, judge in TOGETHER if not names & {*wrong} for problem in judge(values)]
+    problems += [_wrong(known[name], name, given[name]) for name in wrong]
+    values = {name: field.default for name, field in known.items()} | given
+    return problems + [problem for names, judge in TOGETHER if not names & {*wrong} for problem in judge(values)]
 
 
 def _workers(values: Mapping[str, Any]) -> Sequence[SettingProblem]:
@@ -100,10 +100,10 @@ def _unknown(setting: str, name: object, known: "Mapping[str, Field[Any]]") -> S
     return SettingProblem("E001", f"Unknown setting {name!r} in {setting}.", hint)
 
 
-def _wrong(one: "Field[Any]", name: str, value: object) -> SettingProblem:
+def _wrong(field: "Field[Any]", name: str, value: object) -> SettingProblem:
     """Return the problem of a value that its rule rejects."""
-    hint = f"It must be {one.metadata['rule'].text}; the default is {one.default!r}."
-    if isinstance(value, str) and isinstance(one.default, tuple):
+    hint = f"It must be {field.metadata['rule'].text}; the default is {field.default!r}."
+    if isinstance(value, str) and isinstance(field.default, tuple):
         hint += f" Write a single name as [{safe_repr(value)}]."
     shown = masking.MASK if masking.is_secret_name(name) else safe_repr(value)
     return SettingProblem("E002", f"{name} is {shown}.", hint)

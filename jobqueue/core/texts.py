@@ -46,7 +46,9 @@ def ascii_only(text: str) -> str:
 def printable(text: str) -> str:
     """Return the text with all unprintable characters escaped, such as line breaks and control sequences of a terminal."""
     return (
-        text if text.isprintable() else "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+        text
+        if text.isprintable()
+        else "".join(character if character.isprintable() else character.encode("unicode_escape").decode("ascii") for character in text)
     )
 
 
@@ -202,8 +204,8 @@ def _rendered(frames: Sequence[TracebackType], hide: Hide | None) -> str:
     so the file is part of the key.
     """
     places = tuple((frame.tb_frame.f_code.co_filename, frame.tb_frame.f_code, frame.tb_lasti, frame.tb_lineno) for frame in frames)
-    kept = _kept.get(places)
-    if kept is None:
+    cached = _kept.get(places)
+    if cached is None:
         text = "\n".join(
             line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "…"
             for entry in traceback.extract_tb(frames[0], limit=len(frames)).format()
@@ -212,8 +214,8 @@ def _rendered(frames: Sequence[TracebackType], hide: Hide | None) -> str:
         if len(_kept) >= KEPT_TEXTS:
             _kept.clear()
         # No lock, because an interrupt of the task may be raised here. Each of these steps is atomic.
-        kept = _kept[places] = (text, {})
-    text, hidden_texts = kept
+        cached = _kept[places] = (text, {})
+    text, hidden_texts = cached
     if hide is None:
         return text
     if hide.known(text) != text:  # depends on the job

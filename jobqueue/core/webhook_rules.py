@@ -52,7 +52,7 @@ def url_problem(value: Any, *, https_only: bool = False) -> str:
     """Return why a value cannot be the URL of a receiver, as the end of a sentence; "" if it can."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
         return f"it must be text of 1 to {MAX_URL} characters"
-    if any(not one.isprintable() or one.isspace() for one in value) or "\\" in value:
+    if any(not character.isprintable() or character.isspace() for character in value) or "\\" in value:
         return "it must have no spaces, control characters or backslashes"
     try:
         parts = urlsplit(value)
@@ -122,7 +122,7 @@ def missing_packages() -> list[str]:
 def is_secrets(value: Any) -> bool:
     """Return whether a value can be the secrets of webhooks."""
     if isinstance(value, Mapping):
-        return all(isinstance(name, str) and name and _is_secret_or_list(one) for name, one in value.items())
+        return all(isinstance(name, str) and name and _is_secret_or_list(secret) for name, secret in value.items())
     return callable(value) or is_path(value) or _is_secret_or_list(value)
 
 
@@ -170,19 +170,19 @@ def _is_secret(value: Any) -> bool:
 
 def is_hosts(value: Any) -> bool:
     """Return whether a value lists hosts, addresses and networks."""
-    return isinstance(value, list | tuple) and all(isinstance(one, str) and _is_host(one) for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(host, str) and _is_host(host) for host in value)
 
 
 def networks(hosts: tuple[str, ...]) -> list[Network]:
     """Return the addresses and networks among hosts."""
-    return [found for one in hosts if (found := _network(one)) is not None]
+    return [network for host in hosts if (network := _network(host)) is not None]
 
 
 def is_named(host: str, hosts: tuple[str, ...]) -> bool:
     """Return whether the name of a host is in a list of hosts."""
     host = host.lower().rstrip(".")
-    names = [one.lower() for one in hosts if _network(one) is None]
-    return any(host.endswith(one) if one.startswith(".") else host == one for one in names)
+    names = [listed.lower() for listed in hosts if _network(listed) is None]
+    return any(host.endswith(name) if name.startswith(".") else host == name for name in names)
 
 
 def _is_host(text: str) -> bool:
@@ -203,7 +203,7 @@ def event_problem(value: Any) -> str:
     """Return why a value cannot be a queue's list of events, as the end of a sentence; "" if it can."""
     if not isinstance(value, list | tuple):
         return f"it must be a list of {', '.join(EVENTS)}"
-    unknown = [one for one in value if one not in EVENTS]
+    unknown = [event for event in value if event not in EVENTS]
     return f"{str(unknown[0])[:80]!r} is not an event; events are {', '.join(EVENTS)}" if unknown else ""
 
 
@@ -212,7 +212,7 @@ def event_problem(value: Any) -> str:
 
 def is_delays(value: Any) -> bool:
     """Return whether a value lists the seconds between attempts."""
-    return isinstance(value, list | tuple) and bool(value) and all(_is_delay(one) for one in value)
+    return isinstance(value, list | tuple) and bool(value) and all(_is_delay(delay) for delay in value)
 
 
 def _is_delay(value: Any) -> bool:

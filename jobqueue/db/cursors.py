@@ -24,11 +24,11 @@ class Position(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Self | None:
         """Return the position in a text, or None if the text has none."""
-        found = _TEXT.fullmatch(text)
-        if found is None:
+        match = _TEXT.fullmatch(text)
+        if match is None:
             return None
-        numbers = [int(one or 0) for one in found.groups()[1:]]
-        return cls(found[1], *numbers) if max(numbers) < 2**63 else None
+        numbers = [int(group or 0) for group in match.groups()[1:]]
+        return cls(match[1], *numbers) if max(numbers) < 2**63 else None
 
     def __str__(self) -> str:
         return f"{self.history}-{self.horizon}-{self.settled}-{self.last_id}" if self.settled else f"{self.history}-{self.horizon}"

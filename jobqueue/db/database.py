@@ -250,11 +250,11 @@ _databases: dict[tuple[str, str], Database] = {}
 
 def for_alias(alias: str, table: str) -> Database:
     """Return the database of a connection alias, by its vendor."""
-    found = _databases.get((alias, table))
-    if found is None:
+    database = _databases.get((alias, table))
+    if database is None:
         vendor = connections[alias].vendor
         if vendor not in KINDS:
             raise NotImplementedError(f"jobqueue supports PostgreSQL and SQLite; the database {alias!r} is {vendor}.")
         # Import late, because each class builds on this module.
-        found = _databases[alias, table] = import_string(KINDS[vendor])(alias, table)
-    return found
+        database = _databases[alias, table] = import_string(KINDS[vendor])(alias, table)
+    return database

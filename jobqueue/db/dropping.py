@@ -38,10 +38,10 @@ def drop_connections() -> None:
     for wrapper in {*_made, *connections.all(initialized_only=True)}:
         raw = wrapper.connection
         pools = getattr(wrapper, "_connection_pools", None) or {}
-        idle = [one for pool in pools.values() for one in getattr(pool, "_pool", ())]
-        for one in (raw, *idle):
+        idle = [raw_connection for pool in pools.values() for raw_connection in getattr(pool, "_pool", ())]
+        for raw_connection in (raw, *idle):
             with contextlib.suppress(Exception):  # SQLite has no socket, and a closed connection has none
-                number = one.fileno()
+                number = raw_connection.fileno()
                 with contextlib.suppress(OSError):
                     servers.add(_peer(number))
                 os.dup2(nothing, number, inheritable=False)
@@ -68,9 +68,9 @@ def _peer(number: int) -> object:
 
 def _sockets() -> list[int]:
     """Return the descriptors of this process that are sockets."""
-    found = []
+    descriptors = []
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                found.append(int(name))
-    return found
+                descriptors.append(int(name))
+    return descriptors

@@ -10,11 +10,11 @@ def unsuitable(database: Database) -> list[tuple[str, str]]:
     if database.vendor != "postgresql":
         return []
     encoding, nulls = database.rows("SELECT current_setting('server_encoding'), current_setting('array_nulls')")[0]
-    found = []
+    problems = []
     if encoding != "UTF8":
         text = f"The database has the encoding {encoding}: a message, an argument or an error with other characters cannot be stored."
-        found.append((text, "Create the database with ENCODING 'UTF8'."))
+        problems.append((text, "Create the database with ENCODING 'UTF8'."))
     if nulls != "on":
         text = "array_nulls is off: values that are not set are sent as arrays with NULL, which the server then reads as a text."
-        found.append((text, "Set array_nulls = on, the server's default, for the role or the database."))
-    return found
+        problems.append((text, "Set array_nulls = on, the server's default, for the role or the database."))
+    return problems

@@ -19,8 +19,8 @@ GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
 
 def _sqlstate(error: BaseException) -> str | None:
     """Return the code of PostgreSQL's error behind a Django error, or None."""
-    found: str | None = getattr(error.__cause__, "sqlstate", None)
-    return found
+    sqlstate: str | None = getattr(error.__cause__, "sqlstate", None)
+    return sqlstate
 
 
 def _is_statements_fault(error: BaseException) -> bool:

@@ -59,7 +59,7 @@ def event_history(db: Database) -> str:
     if db.is_sqlite:
         return "0"
     functions = ("pg_control_system()", "pg_control_checkpoint()")
-    known = all(db.rows("SELECT has_function_privilege(%s, 'EXECUTE')", [one])[0][0] for one in functions)
+    known = all(db.rows("SELECT has_function_privilege(%s, 'EXECUTE')", [function])[0][0] for function in functions)
     server = "(SELECT system_identifier FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint())"
     row = db.rows(f"SELECT oid::text, {server if known else 'NULL'} FROM pg_database WHERE datname = current_database()")[0]
     return hashlib.blake2s(repr(row).encode(), digest_size=4).hexdigest()
@@ -72,8 +72,8 @@ def _mark_foreign_events(db: Database) -> None:
         " AND NOT pg_visible_in_snapshot(xid::text::xid8, pg_current_snapshot())"
         " AND xid IS DISTINCT FROM pg_current_xact_id_if_assigned()::text::bigint"
     )
-    found = db.rows(f"{_by_index(db)}SELECT id FROM {EVENTS} WHERE {foreign} LIMIT 1")
-    if found:
+    rows = db.rows(f"{_by_index(db)}SELECT id FROM {EVENTS} WHERE {foreign} LIMIT 1")
+    if rows:
         db.rows(f"{_by_index(db)}UPDATE {EVENTS} SET xid = 0 WHERE {foreign}")
 
 
@@ -152,9 +152,9 @@ def _by_snapshot(db: Database, cursor: Cursor, where: str, params: dict[str, Any
         f"{_by_index(db)}SELECT s.now, e.* FROM (SELECT pg_current_snapshot()::text AS now) AS s"
         f" LEFT JOIN ({rows}) AS e ON TRUE ORDER BY e.id"
     )
-    found = db.rows(sql, params)
-    upto = cursor.upto or found[0][0]
-    events = [_event(db, row[1:]) for row in found if row[1] is not None]
+    result = db.rows(sql, params)
+    upto = cursor.upto or result[0][0]
+    events = [_event(db, row[1:]) for row in result if row[1] is not None]
     if len(events) == params["limit"]:
         return events, cursor._replace(upto=upto, after_id=events[-1].id)
     return events, Cursor(upto, history=cursor.history)

@@ -85,7 +85,7 @@ def after_task() -> list[str]:
     """
     if not _thread.connected:
         return []
-    left = end_later_transactions(frozenset())
+    left_open = end_later_transactions(frozenset())
     fresh = conf.current().fresh_connections
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
@@ -94,7 +94,7 @@ def after_task() -> list[str]:
             _end_session(connection)
         elif not _tidied(connection):
             _discard(connection)
-    return left
+    return left_open
 
 
 def _end_session(connection: Any) -> None:
@@ -109,27 +109,27 @@ def atomic_blocks() -> dict[str, int]:
     """Return the number of nested `transaction.atomic()` blocks of this thread by alias, without those of Django's test cases."""
     if not _thread.connected:
         return {}
-    found = {
-        one.alias: sum(not getattr(block, "_from_testcase", False) for block in one.atomic_blocks)
-        for one in connections.all(initialized_only=True)
+    numbers = {
+        connection.alias: sum(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
+        for connection in connections.all(initialized_only=True)
     }
-    return {alias: number for alias, number in found.items() if number}
+    return {alias: number for alias, number in numbers.items() if number}
 
 
 def end_transactions() -> list[str]:
     """Close this thread's connections that are inside of a transaction; return their aliases."""
-    left = []
+    left_open = []
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None and not _tidied(connection):
-            left.append(connection.alias)
+            left_open.append(connection.alias)
             _discard(connection)
-    return left
+    return left_open
 
 
 def in_transactions() -> frozenset[str]:
     """Return the aliases of this thread's connections that are inside of a transaction."""
-    found = (one for one in connections.all(initialized_only=True) if one.connection is not None)
-    return frozenset(one.alias for one in found if _seems_open(one))
+    opened = (connection for connection in connections.all(initialized_only=True) if connection.connection is not None)
+    return frozenset(connection.alias for connection in opened if _seems_open(connection))
 
 
 def _seems_open(connection: Any) -> bool:
@@ -145,11 +145,11 @@ def end_later_transactions(before: frozenset[str]) -> list[str]:
     Connections that were cut off in the middle of a statement, or are broken, are closed, too, but not returned: no
     code left a transaction open on them.
     """
-    found = sorted(in_transactions() - before)
-    left = [alias for alias in found if not _is_cut_off(connections[alias])]
-    for alias in found:
+    aliases = sorted(in_transactions() - before)
+    left_open = [alias for alias in aliases if not _is_cut_off(connections[alias])]
+    for alias in aliases:
         _discard(connections[alias])
-    return left
+    return left_open
 
 
 def _is_cut_off(connection: Any) -> bool:
@@ -164,8 +164,8 @@ def leaving_no_transaction(who: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if left := end_later_transactions(before):
-            logger.warning("%s left a transaction open on %s; what it wrote there is rolled back.", who, ", ".join(left))
+        if left_open := end_later_transactions(before):
+            logger.warning("%s left a transaction open on %s; what it wrote there is rolled back.", who, ", ".join(left_open))
 
 
 def _tidied(connection: Any) -> bool:

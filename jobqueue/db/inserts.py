@@ -27,9 +27,9 @@ def insert(db: Database, columns: dict[str, Any], *, ignore_conflicts: bool) -> 
     if db.is_sqlite:
         # The caller's transaction is enough: a savepoint would be two more statements for each job.
         with contextlib.nullcontext() if db.connection.in_atomic_block else db.atomic():
-            made = _insert_alone(db, columns, ignore_conflicts)
-            _write_enqueued(db, made)
-        return made[0] if made else None
+            inserted = _insert_alone(db, columns, ignore_conflicts)
+            _write_enqueued(db, inserted)
+        return inserted[0] if inserted else None
     rows = events.sent(db, db.rows(_statement(db, columns, ignore_conflicts), [*columns.values()]), 2)
     return (rows[0][0], db.moment(rows[0][1])) if rows else None
 
@@ -39,8 +39,8 @@ def insert_and_commit(db: Database, columns: dict[str, Any], note: tuple[str, st
 
     The job is made even if the notification fails. Call it only if `fast_path.can_commit`.
     """
-    made = fast_path.run_and_commit(db, _statement(db, columns, ignore_conflicts=False), [*columns.values()], note)
-    [(job_id, created_at)] = events.sent(db, made, 2)
+    rows = fast_path.run_and_commit(db, _statement(db, columns, ignore_conflicts=False), [*columns.values()], note)
+    [(job_id, created_at)] = events.sent(db, rows, 2)
     return job_id, db.moment(created_at)
 
 
@@ -78,8 +78,8 @@ def _statement(db: Database, columns: dict[str, Any], ignore_conflicts: bool) ->
     inserting = _inserting(db, columns, ignore_conflicts)
     if signals.has_receivers(signals.job_event):
         happened = f"SELECT j.id AS job_id, {MADE}, {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
-        made = f"{inserting} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
-        return f"WITH moved AS ({made}){events.writing(db, happened, sendable=False)} {events.selecting('id', 'created_at')}"
+        inserted = f"{inserting} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
+        return f"WITH moved AS ({inserted}){events.writing(db, happened, sendable=False)} {events.selecting('id', 'created_at')}"
     if conf.current().event_log == "none":
         return f"{inserting} RETURNING id, created_at"
     return (
@@ -125,12 +125,12 @@ def _take_ids_as_text(db: Database, number: int, ahead: Any) -> tuple[list[str],
 
 def _write_copied(db: Database, ids: Sequence[int], targets: Sequence[str], same: dict[str, Any]) -> None:
     """Write the `enqueued` events of new jobs that differ only in their targets."""
-    one = len(set(targets)) == 1  # then send one text: an array of texts takes the driver longer than all other parameters
+    is_one_target = len(set(targets)) == 1  # then send one text: an array of texts takes the driver longer than all other parameters
     happened = (
         f"SELECT o.id AS job_id, '{names.ENQUEUED}' AS name, %(at)s::timestamptz AS at, 0 AS attempt, %(tenant)s::text AS tenant,"
-        f" {'%(targets)s::text AS ' if one else 'o.'}target, NULL::jsonb AS data, %(queue)s::text AS queue,"
+        f" {'%(targets)s::text AS ' if is_one_target else 'o.'}target, NULL::jsonb AS data, %(queue)s::text AS queue,"
         " %(task)s::text AS task, %(status)s::text AS status, %(url)s::text AS url"
-        f" FROM unnest(%(ids)s::bigint[]{'' if one else ', %(targets)s::text[]'}) AS o(id{'' if one else ', target'})"
+        f" FROM unnest(%(ids)s::bigint[]{'' if is_one_target else ', %(targets)s::text[]'}) AS o(id{'' if is_one_target else ', target'})"
     )
     params = {
         "at": same["created_at"],
@@ -140,14 +140,14 @@ def _write_copied(db: Database, ids: Sequence[int], targets: Sequence[str], same
         "status": same.get("status", "QUEUED"),
         "url": same.get("webhook_url", ""),
     }
-    lists = {"ids": f"{{{','.join(map(str, ids))}}}", "targets": targets[0] if one else list(targets)}
+    lists = {"ids": f"{{{','.join(map(str, ids))}}}", "targets": targets[0] if is_one_target else list(targets)}
     if conf.current().event_log != "none":
         db.rows(f"WITH nothing AS (SELECT 1){events.writing(db, happened, sendable=False)} SELECT 1", {**params, **lists})
     if signals.has_receivers(signals.job_event):
         shared = (params["queue"], params["task"], params["status"], params["url"])
         pairs = zip(ids, targets, strict=True)
-        made = [Event(pk, names.ENQUEUED, params["at"], 0, params["tenant"], target, None, *shared) for pk, target in pairs]
-        events.announce(db, made)
+        enqueued = [Event(pk, names.ENQUEUED, params["at"], 0, params["tenant"], target, None, *shared) for pk, target in pairs]
+        events.announce(db, enqueued)
 
 
 # SQLite
@@ -156,9 +156,9 @@ def _write_copied(db: Database, ids: Sequence[int], targets: Sequence[str], same
 def _insert_each(db: Database, columns: dict[str, Any], calls: Calls) -> tuple[list[int], Any]:
     with db.atomic():
         each = ({"args": args, "kwargs": kwargs, "target": target} for args, kwargs, _, target in calls)
-        made = [row for own in each for row in _insert_alone(db, {**columns, **own}, ignore_conflicts=False)]
-        _write_enqueued(db, made)
-    return [row[0] for row in made], made[0][1]
+        rows = [row for own_columns in each for row in _insert_alone(db, {**columns, **own_columns}, ignore_conflicts=False)]
+        _write_enqueued(db, rows)
+    return [row[0] for row in rows], rows[0][1]
 
 
 def _insert_alone(db: Database, columns: dict[str, Any], ignore_conflicts: bool) -> list[tuple[Any, ...]]:
@@ -167,10 +167,10 @@ def _insert_alone(db: Database, columns: dict[str, Any], ignore_conflicts: bool)
     return [(row[0], db.moment(row[1])) for row in db.rows(sql, [*map(db.adapt, columns.values())])]
 
 
-def _write_enqueued(db: Database, made: Sequence[tuple[Any, ...]]) -> None:
-    if made:
+def _write_enqueued(db: Database, rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:
         happened = (
             f"SELECT j.id AS job_id, {MADE}, {OF_JOB.format('j', 'NULL')}"
             f" FROM json_each(%s) AS o JOIN {db.table} AS j ON j.id = o.value ORDER BY o.key"
         )
-        events.write_selected(db, happened, [json.dumps([row[0] for row in made])], sendable=False)
+        events.write_selected(db, happened, [json.dumps([row[0] for row in rows])], sendable=False)

@@ -35,7 +35,7 @@ def renew(db: Database, leases: Sequence[Lease], lease_seconds: float) -> list[R
     if db.is_sqlite:
         sql = f"UPDATE {db.table} SET lease_expires_at = {db.seconds_from_now}, heartbeat_at = {db.now} {GUARD} {returned}"
         with db.atomic():
-            found = [row for lease in leases for row in db.rows(sql, [lease_seconds, *lease])]
+            renewed = [row for lease in leases for row in db.rows(sql, [lease_seconds, *lease])]
     else:
         rows = Columns(leases, Lease)
         sql = (
@@ -43,8 +43,8 @@ def renew(db: Database, leases: Sequence[Lease], lease_seconds: float) -> list[R
             f" WHERE id = ANY(ARRAY(SELECT id FROM ({_locked(db, rows)}) AS mine)) {returned}"
         )
         with db.read_committed_statement():
-            found = db.rows(sql, {**rows.params, "seconds": lease_seconds})
-    return [Renewed(job_id, token, bool(flag), outcome) for job_id, token, flag, outcome in found]
+            renewed = db.rows(sql, {**rows.params, "seconds": lease_seconds})
+    return [Renewed(job_id, token, bool(flag), outcome) for job_id, token, flag, outcome in renewed]
 
 
 def mark(db: Database, marks: Sequence[Mark]) -> list[Lease]:
@@ -91,11 +91,11 @@ def _mark_one_by_one(db: Database, marks: Sequence[Mark]) -> list[Lease]:
         " progress = coalesce(%s, progress), message = coalesce(%s, message), metadata = coalesce(%s, metadata)"
         f" {GUARD} RETURNING id, lease_token"
     )
-    ids, among = json.dumps([one.job_id for one in marks]), "SELECT value FROM json_each(%s)"
+    ids, among = json.dumps([mark.job_id for mark in marks]), "SELECT value FROM json_each(%s)"
     with db.atomic():
-        shown = [one.job_id for one in marks if conf.current().event_log == "all" and _shows(db, one)]
+        shown = [mark.job_id for mark in marks if conf.current().event_log == "all" and _shows(db, mark)]
         fresh = [row[0] for row in db.rows(f"SELECT id FROM {db.table} WHERE id IN ({among}) AND started_at IS NULL", [ids])]
-        params = [(one.began_ago, one.began_ago, one.progress, one.message, one.metadata, one.job_id, one.token) for one in marks]
+        params = [(mark.began_ago, mark.began_ago, mark.progress, mark.message, mark.metadata, mark.job_id, mark.token) for mark in marks]
         written = [Lease(*row) for values in params for row in db.rows(sql, values)]
         _write_marked(db, [lease.job_id for lease in written], fresh, shown)
     return written
@@ -118,5 +118,5 @@ def _write_marked(db: Database, written: Sequence[int], fresh: Sequence[int], sh
         f" JOIN (SELECT 1 AS n, '{names.STARTED}' AS name UNION ALL SELECT 2, '{names.PROGRESS}') AS e"
         f" WHERE e.n = 1 AND j.id IN ({among}) OR e.n = 2 AND j.id IN ({among}) ORDER BY o.key, e.n"
     )
-    params: list[Any] = [json.dumps(ids) for ids in (written, fresh, [one for one in written if one in {*shown}])]
+    params: list[Any] = [json.dumps(ids) for ids in (written, fresh, [job_id for job_id in written if job_id in {*shown}])]
     events.write_selected(db, happened, params)

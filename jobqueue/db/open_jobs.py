@@ -31,29 +31,29 @@ def open_jobs(
 
     At most `limit` entries of each partial index are read.
     """
-    found: list[int] = []
+    ids: list[int] = []
     more = False
     for status in statuses:
-        for one in OPEN.get(status, ()):
-            where, order = one if one[0] else (text.format(status) for text in db.by_status)
+        for place in OPEN.get(status, ()):
+            where, order = place if place[0] else (text.format(status) for text in db.by_status)
             with overview.reading(db):
                 rows = db.rows(*_open(db, where, order, before, wanted, limit))
             more = more or any(number > limit for _, number in rows)
-            found += [job_id for job_id, _ in rows if job_id is not None]
-    return found, more
+            ids += [job_id for job_id, _ in rows if job_id is not None]
+    return ids, more
 
 
 def _open(db: Database, where: str, order: str, before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[str, list[Any]]:
     condition, params = _values(db, wanted)
-    inner, mine = "", list[Any]()
+    inner, inner_params = "", list[Any]()
     if where == QUEUED and "queue" in wanted:  # QUEUED jobs have an index by queue
-        inner, mine = _values(db, {"queue": wanted["queue"]})
+        inner, inner_params = _values(db, {"queue": wanted["queue"]})
         order = "tenant, queue, claim_rank, id"
     sql = (
         f"{db.hint()}WITH s AS MATERIALIZED (SELECT id, {', '.join(wanted)} FROM {db.table} WHERE {where} AND id <= %s{inner}"
         f" ORDER BY {order} LIMIT %s) SELECT NULL, count(*) FROM s UNION ALL SELECT id, 0 FROM s WHERE 1 = 1{condition}"
     )
-    return sql, [before, *mine, limit + 1, *params]
+    return sql, [before, *inner_params, limit + 1, *params]
 
 
 def _values(db: Database, wanted: Mapping[str, Sequence[str]]) -> tuple[str, list[Any]]:

@@ -161,8 +161,8 @@ def _pairs_in(db: Database, column: str, where: str, after: Target, limit: int, 
 
 def _in_order(db: Database, selected: str, column: str, where: str, order: str, *, values: Sequence[str] = MINE) -> str:
     """Return a select of the jobs of one target or queue, in the order of their index; `values` are those of its first columns."""
-    columns = [f"j.{one}" for one in ("tenant", column, "claim_rank")[: len(values)]]
-    ordered = ", ".join(f"j.{one}" for one in order.split(", "))
+    columns = [f"j.{name}" for name in ("tenant", column, "claim_rank")[: len(values)]]
+    ordered = ", ".join(f"j.{name}" for name in order.split(", "))
     return f"SELECT {selected} FROM {db.table} AS j WHERE {where} AND {db.columns_equal(columns, values)} ORDER BY {ordered}"
 
 

@@ -20,11 +20,11 @@ def is_behind_pooler(connection: Any) -> bool:
     """
     connection.ensure_connection()
     raw = connection.connection
-    found: bool | None = getattr(raw, ATTRIBUTE, None)
-    if found is None:
+    is_pooled: bool | None = getattr(raw, ATTRIBUTE, None)
+    if is_pooled is None:
         # Bypass Django's cursor, so that query logs and wrappers do not count this statement.
         with connection.wrap_database_errors:
-            [told] = raw.execute("SELECT pg_backend_pid()").fetchone()
-        found = told != raw.info.backend_pid
-        setattr(raw, ATTRIBUTE, found)
-    return found
+            [backend_pid] = raw.execute("SELECT pg_backend_pid()").fetchone()
+        is_pooled = backend_pid != raw.info.backend_pid
+        setattr(raw, ATTRIBUTE, is_pooled)
+    return is_pooled

@@ -114,8 +114,8 @@ class PostgreSQL(Database):
     def rows_under_lock(self, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement under targets' locks for each of many jobs; use a kept plan if the connection keeps plans and has the hints."""
         connection = self.connection
-        kept = plans.are_kept(connection) and getattr(connection, plans.HINTED, False)
-        return plans.rows(connection, sql, params) if kept else super().rows_under_lock(sql, params)
+        plan_is_kept = plans.are_kept(connection) and getattr(connection, plans.HINTED, False)
+        return plans.rows(connection, sql, params) if plan_is_kept else super().rows_under_lock(sql, params)
 
     @property
     def no_idling(self) -> str:  # type: ignore[override]
@@ -153,9 +153,9 @@ class PostgreSQL(Database):
 
     def columns_equal(self, columns: Sequence[str], values: Sequence[str], beyond: tuple[str, str] | None = None) -> str:
         """Return the condition as a range, because with an equality, stale statistics may lead to another index."""
-        left, right = ", ".join(columns), ", ".join(values)
-        first = f"({left}) >= ({right})" if beyond is None else f"({left}, {beyond[0]}) > ({right}, {beyond[1]})"
-        return f"{first} AND ({left}) <= ({right})"
+        columns_sql, values_sql = ", ".join(columns), ", ".join(values)
+        first = f"({columns_sql}) >= ({values_sql})" if beyond is None else f"({columns_sql}, {beyond[0]}) > ({values_sql}, {beyond[1]})"
+        return f"{first} AND ({columns_sql}) <= ({values_sql})"
 
     def among(self, ids: Sequence[int]) -> tuple[str, list[Any]]:
         """Return the condition that the primary key is one of these, and its parameters."""
@@ -163,8 +163,11 @@ class PostgreSQL(Database):
 
     def pairs(self, targets: Iterable[Target]) -> tuple[str, list[Any]]:
         """Return targets as rows (tenant, name), and the parameters."""
-        found = list(targets)
-        return "SELECT * FROM unnest(%s::text[], %s::text[])", [[one.tenant for one in found], [one.name for one in found]]
+        distinct = list(targets)
+        return "SELECT * FROM unnest(%s::text[], %s::text[])", [
+            [target.tenant for target in distinct],
+            [target.name for target in distinct],
+        ]
 
     def bucket(self, expression: str, bounds: Sequence[float]) -> str:
         """Return the SQL of how many of the rising `bounds` a number has reached."""
@@ -210,10 +213,10 @@ class PostgreSQL(Database):
         with self.connection.wrap_database_errors:  # the driver is called directly, so its errors must be turned into those of Django
             # Notifications that arrived together with a response are no longer in the socket, so check for them
             # first. The driver's own wait is not used, because it wakes up ten times a second.
-            found = [note.payload for note in connection.notifies(timeout=0)]
-            if not found and _is_readable(connection.fileno(), seconds):
-                found = [note.payload for note in connection.notifies(timeout=0)]
-        return found
+            payloads = [note.payload for note in connection.notifies(timeout=0)]
+            if not payloads and _is_readable(connection.fileno(), seconds):
+                payloads = [note.payload for note in connection.notifies(timeout=0)]
+        return payloads
 
     def notify(self, channel: str, payload: str) -> None:
         """Notify listeners in a separate transaction. It writes nothing, so its commit does not wait for the disk."""

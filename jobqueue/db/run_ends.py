@@ -91,8 +91,8 @@ def end_runs(db: Database, ends: Sequence[RunEnd]) -> list[EndedRun]:
     with db.read_committed_statement():
         # The text depends on what the ends have in common, and the best plan on their number. A single end has one
         # text and one plan.
-        kept = len(ends) == 1 and plans.are_kept(connection)
-        rows = plans.rows(connection, sql, params) if kept else db.rows(sql, params)
+        plan_is_kept = len(ends) == 1 and plans.are_kept(connection)
+        rows = plans.rows(connection, sql, params) if plan_is_kept else db.rows(sql, params)
         return [EndedRun(*row) for row in events.sent(db, rows, len(returned(ends)))]
 
 

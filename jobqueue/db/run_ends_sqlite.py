@@ -48,9 +48,9 @@ def end_runs(db: Database, ends: Sequence[RunEnd]) -> list[EndedRun]:
     happened: list[Event] = []
     with db.atomic():
         for end in ends:
-            written, its = _end(db, end)
+            written, own_events = _end(db, end)
             done += written
-            happened += its
+            happened += own_events
         events.write(db, happened)
     return done
 
@@ -67,5 +67,7 @@ def _end(db: Database, end: RunEnd) -> tuple[list[EndedRun], list[Event]]:
         happened.insert(0, (names.PROGRESS, None, end.shown))
     if fresh and fresh[0][0] is not None and end.event:  # a repeated try has neither start nor end in the log
         happened.insert(0, (names.STARTED, db.moment(started_at or fresh[0][0]), None))
-    its = [Event(job_id, name, at, attempt + end.given_back, tenant, target, data, queue, task, status, url) for name, at, data in happened]
-    return [EndedRun(job_id, token, queue, tenant)], its
+    own_events = [
+        Event(job_id, name, at, attempt + end.given_back, tenant, target, data, queue, task, status, url) for name, at, data in happened
+    ]
+    return [EndedRun(job_id, token, queue, tenant)], own_events

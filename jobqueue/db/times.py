@@ -20,7 +20,7 @@ from jobqueue import clock, conf
 from jobqueue.core import moments
 
 _COLUMN = re.compile(r'(?:(?:"[^"]+"|\w+)\.)?"[^"]+"')  # in a subquery, the alias of the table has no quotes
-FIRST, LAST = (f"{one:%Y-%m-%d %H:%M:%S}" for one in (moments.FIRST, moments.LAST))
+FIRST, LAST = (f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (moments.FIRST, moments.LAST))
 
 
 class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # has no parameters at runtime
@@ -63,7 +63,7 @@ def nearest(column: str, vendor: str) -> str:
     if vendor == "sqlite":
         good = can_be_read(column)
         return f"CASE WHEN {column} IS NULL OR ({good}) THEN {column} WHEN {column} < '{FIRST}' THEN '{FIRST}' ELSE '{LAST}' END"
-    low, high = (f"'{one}+00'::timestamptz" for one in (FIRST, LAST))
+    low, high = (f"'{moment}+00'::timestamptz" for moment in (FIRST, LAST))
     return f"CASE WHEN {column} < {low} THEN {low} WHEN {column} > {high} THEN {high} ELSE {column} END"
 
 

@@ -171,7 +171,7 @@ def find_or_load(path: str) -> RegisteredTask | None:
 
 def _may_import(name: str) -> bool:
     allowed = [*(app.name for app in apps.get_app_configs()), *conf.current().task_modules]
-    return any(f"{name}.".startswith(f"{one}.") for one in allowed)
+    return any(f"{name}.".startswith(f"{module}.") for module in allowed)
 
 
 def paths() -> list[str]:

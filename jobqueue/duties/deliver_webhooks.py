@@ -69,12 +69,12 @@ class DeliverWebhooks(Duty):
         """Start the due deliveries, wait up to `LAND_SECONDS` for responses, and write the results."""
         due = outbox.next_due_seconds()
         begun = self._begin() if due is not None and due <= 0 else 0
-        good, bad = self._senders.collect(LAND_SECONDS)
-        if good or bad:
+        delivered, failed = self._senders.collect(LAND_SECONDS)
+        if delivered or failed:
             self._poll_at = 0.0
-        if self._senders.in_flight or begun or good or bad:
+        if self._senders.in_flight or begun or delivered or failed:
             self._busy_at = time.monotonic()
-            return Report(items=good, set_aside=bad, again=True)
+            return Report(items=delivered, set_aside=failed, again=True)
         longest = QUIET_PAUSE_SECONDS if self._is_quiet else PAUSE_SECONDS
         return Report(pause_seconds=longest if due is None else min(due, longest) if due > 0 else PAUSE_SECONDS)
 
@@ -88,9 +88,9 @@ class DeliverWebhooks(Duty):
         if began < self._poll_at:
             return 0
         begun = self._senders.start_due()
-        rest = min(REST_TIMES * (time.monotonic() - began), MAX_REST_SECONDS)
-        self._rested_at = began + rest
-        self._poll_at = 0.0 if begun else began + max(rest, REST_SECONDS)
+        pause = min(REST_TIMES * (time.monotonic() - began), MAX_REST_SECONDS)
+        self._rested_at = began + pause
+        self._poll_at = 0.0 if begun else began + max(pause, REST_SECONDS)
         return begun
 
     @property

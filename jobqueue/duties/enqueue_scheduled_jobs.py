@@ -76,7 +76,7 @@ class EnqueueScheduledJobs(Duty):
         self._replan(now)
         ready = Schedule.objects.current.of(self.service).due(now).exclude(pk__in=self._unwritable.set_aside)
         due = list(ready.order_by("next_at").values_list("pk", "name", "task")[:BATCH])
-        made = aside = 0
+        jobs = aside = 0
         more = False
         until = time.monotonic() + BUDGET_SECONDS
         for number, (schedule_id, name, path) in enumerate(due):
@@ -95,13 +95,13 @@ class EnqueueScheduledJobs(Duty):
                 self._set_aside(schedule_id, name, now, error)
                 aside += 1
             else:
-                made += ticked.jobs
+                jobs += ticked.jobs
                 more = more or ticked.more
         if self._forget_at is None or abs(now - self._forget_at) >= timedelta(seconds=FORGET_SECONDS):
             forgotten = ticks.forget_ticks(now, FORGET_BATCH)
             self._forget_at = None if forgotten == FORGET_BATCH else now
-        more = more or (len(due) == BATCH and (made > 0 or aside > 0))
-        return Report(items=made, set_aside=aside, again=more, pause_seconds=None if more else self._pause(now))
+        more = more or (len(due) == BATCH and (jobs > 0 or aside > 0))
+        return Report(items=jobs, set_aside=aside, again=more, pause_seconds=None if more else self._pause(now))
 
     def _tick(self, schedule_id: int, path: str, now: datetime) -> ticks.Ticked:
         """Enqueue the due jobs of one schedule.
@@ -115,10 +115,10 @@ class EnqueueScheduledJobs(Duty):
         if row is None:
             return ticks.Ticked()
         try:
-            found = self._calls(schedule_id, partial(own, row))
+            calls = self._calls(schedule_id, partial(own, row))
         except TimeoutError as error:
             raise TimeoutError(f"{error} It was raised by the import, unique_key or target of {path}.") from error
-        return ticks.tick(schedule_id, now, partial(enqueue_scheduled, own=found), at_once=1)
+        return ticks.tick(schedule_id, now, partial(enqueue_scheduled, own=calls), at_once=1)
 
     def _replan(self, now: datetime) -> None:
         """Compute the next time of each schedule whose timing has changed.
@@ -129,10 +129,10 @@ class EnqueueScheduledJobs(Duty):
             return
         self._replan_at = time.monotonic() + REPLAN_SECONDS
         aside = self._unwritable.set_aside
-        found = plans.outdated(self.service, now, REPLAN_BATCH, aside)
+        ids = plans.outdated(self.service, now, REPLAN_BATCH, aside)
         if not self._recounted:
-            found = list(dict.fromkeys(found + plans.moved(self.service)))
-        for schedule_id, name in found:
+            ids = list(dict.fromkeys(ids + plans.moved(self.service)))
+        for schedule_id, name in ids:
             try:
                 plans.replan(schedule_id, now)
             except LeadershipLost:

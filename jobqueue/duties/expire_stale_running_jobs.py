@@ -50,8 +50,8 @@ class ExpireStaleRunningJobs(Duty):
         if time.monotonic() < self._not_before() or not jobs.expired().exists():
             return Report(canceled.moved, canceled.set_aside, again=canceled.moved > 0)
         self._renew()
-        found, batch = self._recovery.run()
-        if found:
-            self._announce(found)
+        expired, batch = self._recovery.run()
+        if expired:
+            self._announce(expired)
         aside = batch.set_aside + canceled.set_aside
-        return Report(len(found) + canceled.moved, aside, again=len(found) >= MOST or canceled.moved > 0)
+        return Report(len(expired) + canceled.moved, aside, again=len(expired) >= MOST or canceled.moved > 0)

@@ -86,10 +86,10 @@ class Leadership:
         if now is not None:
             self.clock.set(now)
         self._compare(states)
-        known = {one.name for one in states}
+        known = {state.name for state in states}
         if missing := set(names) - known:
             BackgroundJobLease.objects.add(missing)
-        free = {one.name for one in states if one.free} | missing
+        free = {state.name for state in states if state.free} | missing
         wanted = free.intersection(names) - set(self.terms)
         return self._acquire(wanted) if wanted else []
 
@@ -98,38 +98,38 @@ class Leadership:
 
         It does not know of a term if the response to the acquisition was lost with the connection.
         """
-        by_name = {one.name: one for one in states}
+        by_name = {state.name: state for state in states}
         for name, term in self.terms.items():
-            found = by_name.get(name)
-            if found is None or (found.holder, found.acquired_at) != (term.holder, term.acquired_at):
+            state = by_name.get(name)
+            if state is None or (state.holder, state.acquired_at) != (term.holder, term.acquired_at):
                 term.ended = True
         unknown = {
-            one.name: one.acquired_at
-            for one in states
-            if one.holder == self.holder and one.acquired_at and (one.name not in self.terms or self.terms[one.name].ended)
+            state.name: state.acquired_at
+            for state in states
+            if state.holder == self.holder and state.acquired_at and (state.name not in self.terms or self.terms[state.name].ended)
         }
         if unknown:
             BackgroundJobLease.objects.resign(self.holder, unknown)
 
     def _acquire(self, names: Collection[str]) -> list[Term]:
         began = time.monotonic()
-        taken = BackgroundJobLease.objects.acquire(self.holder, names)
-        for one in taken.values():  # `duty_states` returns no time if the table was empty
-            self.clock.set(one.acquired_at)
-        new = [Term(self.holder, name, one.acquired_at, began, one.metadata) for name, one in taken.items()]
+        acquired = BackgroundJobLease.objects.acquire(self.holder, names)
+        for row in acquired.values():  # `duty_states` returns no time if the table was empty
+            self.clock.set(row.acquired_at)
+        new = [Term(self.holder, name, row.acquired_at, began, row.metadata) for name, row in acquired.items()]
         self.terms.update({term.name: term for term in new})
         return new
 
     def renew(self, metadata: Mapping[str, Any]) -> None:
         """Renew all terms and write the metadata of their duties; end terms that are no longer valid."""
-        held = self._current_terms()
-        if not held:
+        terms = self._current_terms()
+        if not terms:
             return
         began = time.monotonic()
-        still, now = BackgroundJobLease.objects.renew(self.holder, {name: term.acquired_at for name, term in held.items()}, metadata)
+        still, now = BackgroundJobLease.objects.renew(self.holder, {name: term.acquired_at for name, term in terms.items()}, metadata)
         if now is not None:
             self.clock.set(now)
-        for name, term in held.items():
+        for name, term in terms.items():
             if name in still:
                 term.renewed = began
             else:
@@ -137,11 +137,11 @@ class Leadership:
 
     def resign(self, names: Collection[str], metadata: Mapping[str, Any]) -> int:
         """End terms, so that other workers can lead the duties at once; return the number of terms that were ended."""
-        ours = {name: term.acquired_at for name, term in self.terms.items() if name in names}
-        for name in ours:
+        acquired_at = {name: term.acquired_at for name, term in self.terms.items() if name in names}
+        for name in acquired_at:
             self.terms.pop(name).ended = True  # before the row is released
-        written = {name: metadata[name] for name in ours if name in metadata}
-        return BackgroundJobLease.objects.resign(self.holder, ours, written) if ours else 0
+        written = {name: metadata[name] for name in acquired_at if name in metadata}
+        return BackgroundJobLease.objects.resign(self.holder, acquired_at, written) if acquired_at else 0
 
     def forget(self, name: str) -> None:
         """Remove a term that has ended."""

@@ -69,10 +69,10 @@ class PromoteDueJobs(Duty):
 
     def run_once(self, now: datetime) -> Report:
         """Promote one batch of due jobs, and resume the jobs of one batch whose children have ended."""
-        bad = self._promotion.set_aside_without_time()
+        set_aside = self._promotion.set_aside_without_time()
         parents = self._parents.run()
         batch = self._promotion.run()
-        moved, aside = batch.moved, batch.set_aside + bad
+        moved, aside = batch.moved, batch.set_aside + set_aside
         if parents is not None:
             moved, aside = moved + parents.moved, aside + parents.set_aside
         # If nothing moved though a job is due, another session holds a lock on it, or the job is set aside.

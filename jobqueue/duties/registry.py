@@ -62,9 +62,9 @@ def _refuse_what_cannot_be_called(function: object) -> None:
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise InvalidOption(f"{safe_repr(function)} cannot be a duty; it must be a plain function, not a coroutine.")
     needed = [
-        one.name
-        for one in inspect.signature(function).parameters.values()
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if needed:
         raise InvalidOption(f"{safe_repr(function)} cannot be a duty: it is called without arguments, and requires {', '.join(needed)}.")

@@ -50,7 +50,7 @@ def event(
     The attempt is that of the run, unless it is given. `status` is the status of the job, if the name of the event
     does not imply it.
     """
-    told = shown(data)
+    shown_data = shown(data)
     return Event(
         job.pk,
         name,
@@ -58,7 +58,7 @@ def event(
         job.attempt if attempt is None else attempt,
         job.tenant,
         job.target,
-        json.dumps(told) if told else None,
+        json.dumps(shown_data) if shown_data else None,
         job.queue,
         job.task,
         status or names.STATUS_AFTER.get(name, job.status),

@@ -47,25 +47,25 @@ def pages(wanted: EventSelection, last: Position, begin: Cursor) -> Iterator[byt
     start = cursor = Cursor.behind(last)
     if not database.is_sqlite:
         cursor = cursor._replace(upto=begin.since)
-    held: list[tuple[Position, bytes]] = []  # the newest event: the very last one carries the position at which live events begin
+    newest: list[tuple[Position, bytes]] = []  # the newest event: the very last one carries the position at which live events begin
     while True:
         rows, after = eventlog_sql.events_after(database, cursor, PAGE, job_id=wanted.job_id, behind=wanted.target)
-        mine = wanted.shown([row for row in rows if wanted.has(row) and not (database.is_sqlite and row.id > end)])
-        if mine:
-            found = [
-                *held,
+        wanted_rows = wanted.shown([row for row in rows if wanted.has(row) and not (database.is_sqlite and row.id > end)])
+        if wanted_rows:
+            messages = [
+                *newest,
                 *(
                     (eventlog_sql.position_behind(database, row.id, start, begin), lines)
-                    for row, lines in zip(mine, _lines(mine), strict=True)
+                    for row, lines in zip(wanted_rows, _lines(wanted_rows), strict=True)
                 ),
             ]
-            held = found[-1:]
-            if found[:-1]:
-                yield b"".join(wire.message(position, lines) for position, lines in found[:-1])
+            newest = messages[-1:]
+            if messages[:-1]:
+                yield b"".join(wire.message(position, lines) for position, lines in messages[:-1])
         if not after.more or (rows and database.is_sqlite and rows[-1].id > end):
             break
         cursor = after
-    yield wire.message(begin.position, held[0][1]) if held else wire.ping(begin.position)
+    yield wire.message(begin.position, newest[0][1]) if newest else wire.ping(begin.position)
 
 
 def _lines(rows: list[EventRow]) -> list[bytes]:

@@ -23,8 +23,8 @@ def server() -> Any:
 
 def server_ends() -> bool:
     """Return whether the server that runs this process was requested to stop."""
-    found = server()
-    return _signaled.is_set() or getattr(found, "should_exit", False) is True or getattr(found, "alive", True) is False
+    current_server = server()
+    return _signaled.is_set() or getattr(current_server, "should_exit", False) is True or getattr(current_server, "alive", True) is False
 
 
 def listen() -> None:

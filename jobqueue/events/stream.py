@@ -129,8 +129,8 @@ class Reader(Service):
     def _progress(self, clients: dict[EventSelection, list[Subscription]], position: Position) -> None:
         """Send progress, which has no events, to the clients that watch one job."""
         watched = {key.job_id: members for key, members in clients.items() if key.job_id is not None}
-        for job_id, told in self._watch.changes(watched):
-            lines = wire.message(position, wire.body(told))
+        for job_id, change in self._watch.changes(watched):
+            lines = wire.message(position, wire.body(change))
             for client in watched[job_id]:
                 client.put([lines], position)
 
@@ -174,14 +174,14 @@ class Hub:
         """Admit the clients that came since the last turn; return the clients by what they want."""
         with self._lock:
             clients = [client for client in self._clients if not client.ended]
-        found: dict[EventSelection, list[Subscription]] = defaultdict(list)
+        admitted: dict[EventSelection, list[Subscription]] = defaultdict(list)
         for client in clients:
             if client.begin is None:
                 if cursor.more:  # The rest of a page is still to be read. A client that is admitted now would miss its events.
                     continue
                 client.admit(cursor)
-            found[client.wanted].append(client)
-        return found
+            admitted[client.wanted].append(client)
+        return admitted
 
     def dismiss(self, reader: Reader) -> bool:
         """Stop the reader if there is no client; a later client starts another one."""

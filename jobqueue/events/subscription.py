@@ -54,9 +54,9 @@ class Subscription:
     def take(self) -> tuple[bytes, Position]:
         """Return all unsent messages, and the position after them."""
         with self._lock:
-            taken = b"".join(self._queue)
+            queued = b"".join(self._queue)
             self._queue.clear()
-            return taken, self._position
+            return queued, self._position
 
     def end(self, why: str) -> None:
         """End the client's stream after the queued messages."""

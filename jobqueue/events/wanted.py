@@ -45,14 +45,14 @@ def matched(rows: list[EventRow], clients: Iterable[EventSelection]) -> list[tup
     keys_of: dict[EventSelection, list[EventSelection]] = defaultdict(list)
     for key in clients:
         keys_of[key._replace(sight=None)].append(key)
-    found = [(row, keys) for row in rows if (keys := [key for bare in _wants(row) for key in keys_of.get(bare, ())])]
+    pairs = [(row, keys) for row in rows if (keys := [key for bare in _wants(row) for key in keys_of.get(bare, ())])]
     ids_of: dict[Sight, set[int]] = defaultdict(set)
-    for row, keys in found:
+    for row, keys in pairs:
         for key in keys:
             if key.sight is not None:
                 ids_of[key.sight].add(row.job_id)
     seen = {sight: sight.among(ids) for sight, ids in ids_of.items()}
     if not seen:
-        return found
-    shown = ((row, [key for key in keys if key.sight is None or row.job_id in seen[key.sight]]) for row, keys in found)
+        return pairs
+    shown = ((row, [key for key in keys if key.sight is None or row.job_id in seen[key.sight]]) for row, keys in pairs)
     return [(row, keys) for row, keys in shown if keys]

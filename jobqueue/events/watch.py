@@ -25,8 +25,8 @@ class Watch:
 
     def changes(self, watched: dict[int, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the jobs that have changed or have a new watcher, each with the data to send."""
-        for gone in self._seen.keys() - watched.keys():
-            del self._seen[gone]
+        for forgotten in self._seen.keys() - watched.keys():
+            del self._seen[forgotten]
         ids = self._some(watched)
         if not ids:
             return
@@ -47,7 +47,7 @@ class Watch:
 
     def _phases(self, ids: list[int]) -> dict[int, tuple[str, int, str]]:
         running = JobPhase.objects.using(Job.objects.database.alias).filter(job__in=ids, status=JobPhase.Status.RUNNING)
-        return {job_id: found for job_id, *found in running.values_list("job_id", "name", "progress", "message")}  # type: ignore[misc]
+        return {job_id: state for job_id, *state in running.values_list("job_id", "name", "progress", "message")}  # type: ignore[misc]
 
 
 def _progress_message(row: tuple[Any, ...], phase: Any) -> dict[str, Any]:

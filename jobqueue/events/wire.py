@@ -40,9 +40,9 @@ def described(row: EventRow, facts: tuple[str, str] | None) -> dict[str, Any]:
     }
 
 
-def body(told: dict[str, Any]) -> bytes:
+def body(event: dict[str, Any]) -> bytes:
     """Return the lines of a message without its id; JSON in ASCII contains no line breaks."""
-    return f"event: {told['event']}\ndata: {json.dumps(told, separators=(',', ':'))}\n\n".encode("ascii")
+    return f"event: {event['event']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n".encode("ascii")
 
 
 def message(position: Position, lines: bytes) -> bytes:

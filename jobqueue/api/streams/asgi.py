@@ -29,9 +29,9 @@ PART_BYTES = 65_536
 
 def transport_of(scope: Mapping[str, Any]) -> Any:
     """Return the transport of a request's connection in uvicorn; None if it is closed, or the server is another one."""
-    for one in list(getattr(getattr(stopping.server(), "server_state", None), "connections", ())):
-        if getattr(one, "scope", None) is scope:
-            return getattr(one, "transport", None)
+    for connection in list(getattr(getattr(stopping.server(), "server_state", None), "connections", ())):
+        if getattr(connection, "scope", None) is scope:
+            return getattr(connection, "transport", None)
     return None
 
 

@@ -96,9 +96,9 @@ class StreamSlot:
                 raise busy(most)
             setting = conf.current().event_streams_per_user
             share = 0 if isinstance(request, ASGIRequest) else max(1, most // 2)
-            mine = min(setting, share) if setting and share else setting or share
-            if mine and StreamSlot._open[self._key] >= mine:
-                raise _too_many(mine, setting)
+            limit = min(setting, share) if setting and share else setting or share
+            if limit and StreamSlot._open[self._key] >= limit:
+                raise _too_many(limit, setting)
             StreamSlot._open[self._key] += 1
             self._taken = True
             self.turn = StreamSlot._turns.setdefault(self._key, Turn())
@@ -111,10 +111,10 @@ class StreamSlot:
     def release(self) -> None:
         """Release the slot; a second call does nothing."""
         with StreamSlot._lock:
-            taken, self._taken = self._taken, False
-            if taken and StreamSlot._open[self._key] > 1:
+            was_taken, self._taken = self._taken, False
+            if was_taken and StreamSlot._open[self._key] > 1:
                 StreamSlot._open[self._key] -= 1
-            elif taken:
+            elif was_taken:
                 del StreamSlot._open[self._key]
 
     def __del__(self) -> None:
@@ -156,7 +156,7 @@ def _threads(request: HttpRequest) -> int | None:
     server = stopping.server()
     if type(server).__module__ == "gunicorn.workers.gthread":
         return int(server.cfg.threads)
-    return sum(one.name.startswith(WAITRESS) for one in threading.enumerate()) or None
+    return sum(thread.name.startswith(WAITRESS) for thread in threading.enumerate()) or None
 
 
 def busy(most: int) -> ApiError:

@@ -51,11 +51,11 @@ class Stream:
         lost = last is not None and replay.is_lost(last, begin)
         if last is not None and replay.is_from_another_log(last, begin):
             last = None
-        back = begin.position if last is None else last
+        start = begin.position if last is None else last
         if lost:
-            yield wire.message(back, _own(wire.RESET, {"reason": "Events after this id are no longer stored."}))
+            yield wire.message(start, _own(wire.RESET, {"reason": "Events after this id are no longer stored."}))
         if self.wants_snapshot or lost:
-            yield wire.message(back, _own(wire.SNAPSHOT, self.source.read_snapshot()))
+            yield wire.message(start, _own(wire.SNAPSHOT, self.source.read_snapshot()))
         if last is not None:
             yield from replay.pages(self.source.wanted, last, begin)
         elif not self.wants_snapshot and not lost:
@@ -92,11 +92,11 @@ class StreamClock:
 
     def take_bytes(self, client: Subscription) -> bytes:
         """Return the bytes to send now: events, or a ping if one is due."""
-        taken, position = client.take()
-        if not taken and time.monotonic() - self._sent < self.ping_seconds:
+        events, position = client.take()
+        if not events and time.monotonic() - self._sent < self.ping_seconds:
             return b""
-        self._sent, self.last_was_ping = time.monotonic(), not taken
-        return taken or wire.ping(position)
+        self._sent, self.last_was_ping = time.monotonic(), not events
+        return events or wire.ping(position)
 
     def start_check_if_due(self) -> bool:
         """Return whether a check of permissions is due. If it is, restart the interval."""

@@ -23,20 +23,20 @@ _verdicts: dict[Any, tuple[float, bool]] = {}
 def permission_check(request: HttpRequest, user: Any, names: Sequence[str]) -> Callable[[], bool]:
     """Return a function that checks whether the request would still be allowed; streams of one session share its result."""
     session = getattr(request, "session", None)
-    named = session.get(SESSION_KEY) if session is not None else None
-    by_session = named is not None and named == str(user.pk)
+    user_id = session.get(SESSION_KEY) if session is not None else None
+    by_session = user_id is not None and user_id == str(user.pk)
     key = (session.session_key, user.pk, tuple(names)) if session is not None and by_session else None
 
     def check() -> bool:
         try:
             if by_session:
                 renew(request)
-            found = access.authenticate(request)
-            found = type(found)._default_manager.get(pk=found.pk) if getattr(found, "pk", None) is not None else found
-            access.check_permissions(found, names)
+            current = access.authenticate(request)
+            current = type(current)._default_manager.get(pk=current.pk) if getattr(current, "pk", None) is not None else current
+            access.check_permissions(current, names)
         except (ApiError, ObjectDoesNotExist, PermissionDenied):
             return False
-        return bool(found.pk == user.pk and found.is_active)
+        return bool(current.pk == user.pk and current.is_active)
 
     return check if key is None else lambda: _shared(key, check)
 
@@ -50,7 +50,7 @@ def renew(request: HttpRequest) -> None:
 def _shared(key: Any, check: Callable[[], bool]) -> bool:
     with _lock:
         now = time.monotonic()
-        for old in [one for one, (when, _) in _verdicts.items() if now - when > CHECK_SECONDS * 0.8]:
+        for old in [shared for shared, (when, _) in _verdicts.items() if now - when > CHECK_SECONDS * 0.8]:
             del _verdicts[old]
         known = _verdicts.get(key)
     if known is not None:

@@ -55,10 +55,10 @@ def _last_position(request: HttpRequest) -> Position | None:
     value = request.headers.get("Last-Event-ID") or request.GET.get("last_event_id")
     if not value:
         return None
-    found = Position.of(value)
-    if found is None:
+    position = Position.of(value)
+    if position is None:
         raise ApiError(400, f"Last-Event-ID is {shown(value)}; it must be the id of a message of a stream, unchanged.")
-    return found
+    return position
 
 
 def _wants_snapshot(request: HttpRequest, *, default: bool) -> bool:

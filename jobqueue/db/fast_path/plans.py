@@ -34,8 +34,8 @@ def keep(options: dict[str, Any]) -> None:
 
 def are_kept(connection: Any) -> bool:
     """Return whether a connection keeps plans."""
-    told = connection.connection is not None and connection.settings_dict["OPTIONS"].get(OPTION) == 0
-    return told and not pooler.is_behind_pooler(connection)
+    wants_plans = connection.connection is not None and connection.settings_dict["OPTIONS"].get(OPTION) == 0
+    return wants_plans and not pooler.is_behind_pooler(connection)
 
 
 def rows(connection: Any, sql: str, params: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -37,16 +37,16 @@ def execution(connection: Any, sql: str, params: Sequence[Any]) -> bytes | None:
     if known is None or not conf.current().notify:  # off if there is a pooler that cannot be detected
         return None
     setattr(raw, KNOWN, known)
-    found = known.get(sql, 0)
-    if isinstance(found, bytes):
-        return _called(raw, found, params)
-    if found >= PREPARED_AFTER:
+    entry = known.get(sql, 0)
+    if isinstance(entry, bytes):
+        return _called(raw, entry, params)
+    if entry >= PREPARED_AFTER:
         if (name := _prepare(connection, sql, len(params))) is None:
             give_up(raw)
             return None
         known[sql] = name
-    elif found or len(known) < MOST:
-        known[sql] = found + 1
+    elif entry or len(known) < MOST:
+        known[sql] = entry + 1
     return None
 
 
