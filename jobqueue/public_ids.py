@@ -51,15 +51,15 @@ def job_id_of(text: str) -> int | None:
 
 def number_of(given: Any) -> Any:
     """Return the number of the job that has a public id; return any other value unchanged."""
-    found = job_id_of(given) if isinstance(given, str) else None
-    return given if found is None else found
+    job_id = job_id_of(given) if isinstance(given, str) else None
+    return given if job_id is None else job_id
 
 
 @functools.lru_cache(16)
 def _keys(key: str | bytes) -> tuple[bytes, bytes]:
     """Return the key of the code and the key of the cipher."""
-    made = hashlib.blake2b(key if isinstance(key, bytes) else key.encode(errors="surrogatepass"), person=b"jobqueue.ids").digest()
-    return made[:32], made[32:]
+    digest = hashlib.blake2b(key if isinstance(key, bytes) else key.encode(errors="surrogatepass"), person=b"jobqueue.ids").digest()
+    return digest[:32], digest[32:]
 
 
 def _hashed(number: int, key: bytes) -> int:

@@ -24,9 +24,9 @@ def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str,
     if not logger.isEnabledFor(level):
         return
     text = f" ({mask_text(more['message'])})" if more.get("message") else ""
-    again = f", {_later(more)}" if status == "PENDING" else ""
+    next_run = f", {_later(more)}" if status == "PENDING" else ""
     extra = {"job_id": job_id, "task": task, "queue": queue, "worker_id": more.get("worker_id"), "attempt": more.get("attempt")}
-    line = ("Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, again, text)
+    line = ("Job %s %s %s in %.3f s%s%s", job_id, task, status, seconds, next_run, text)
     if status == "PENDING" and more.get("kind") is Kind.UNKNOWN_TASK:  # tried again every few seconds, as long as no worker has the task
         repeats.log(level, *line, kind=task, extra=extra)
     else:

@@ -54,27 +54,27 @@ def leaders() -> list[Leader]:
 
 def leader(row: BackgroundJobLease, now: datetime) -> Leader:
     """Return the state of a duty at a time."""
-    told = as_dict(row.metadata)
-    held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
-    interval = _number(told, "interval_seconds")
+    metadata = as_dict(row.metadata)
+    held_seconds, heard_seconds = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
+    interval = _number(metadata, "interval_seconds")
     return Leader(
         name=row.job_name,
         worker_id=row.held_by_worker_id,
-        process=_text(told, "process") if row.held_by_worker_id else "",
-        held_seconds=held,
-        heard_seconds=heard,
+        process=_text(metadata, "process") if row.held_by_worker_id else "",
+        held_seconds=held_seconds,
+        heard_seconds=heard_seconds,
         interval_seconds=interval,
-        last_run_at=_text(told, "last_run_at") or None,
-        last_duration_seconds=_number(told, "last_duration_seconds"),
-        last_items=_count(told, "last_items"),
-        runs=_count(told, "runs"),
-        items=_count(told, "items"),
-        set_aside=_count(told, "set_aside"),
-        errors=_count(told, "errors"),
-        failures_in_a_row=_count(told, "failures_in_a_row"),
-        last_error=masking.mask_text(_text(told, "last_error")),
-        last_error_at=_text(told, "last_error_at") or None,
-        problem="" if _is_for_everyone(row.job_name) else _problem(told, row, now),
+        last_run_at=_text(metadata, "last_run_at") or None,
+        last_duration_seconds=_number(metadata, "last_duration_seconds"),
+        last_items=_count(metadata, "last_items"),
+        runs=_count(metadata, "runs"),
+        items=_count(metadata, "items"),
+        set_aside=_count(metadata, "set_aside"),
+        errors=_count(metadata, "errors"),
+        failures_in_a_row=_count(metadata, "failures_in_a_row"),
+        last_error=masking.mask_text(_text(metadata, "last_error")),
+        last_error_at=_text(metadata, "last_error_at") or None,
+        problem="" if _is_for_everyone(row.job_name) else _problem(metadata, row, now),
     )
 
 
@@ -86,24 +86,24 @@ def _is_for_everyone(name: str) -> bool:
 
 def problems() -> list[str]:
     """Return the problems of the duties, one sentence for each."""
-    return [f"Duty {one.name!r}: {one.problem}." for one in leaders() if one.problem]
+    return [f"Duty {leader.name!r}: {leader.problem}." for leader in leaders() if leader.problem]
 
 
-def _problem(told: dict[str, Any], row: BackgroundJobLease, now: datetime) -> str:
-    held, heard = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
-    interval, ahead = _number(told, "interval_seconds") or 0.0, _since(now, row.heartbeat_at or now) or 0.0
-    if heard is None or held is None:
+def _problem(metadata: dict[str, Any], row: BackgroundJobLease, now: datetime) -> str:
+    held_seconds, heard_seconds = _since(row.lease_acquired_at, now), _since(row.heartbeat_at, now)
+    interval, ahead = _number(metadata, "interval_seconds") or 0.0, _since(now, row.heartbeat_at or now) or 0.0
+    if heard_seconds is None or held_seconds is None:
         return ""  # its leader has released it, so the next worker that checks takes it
     if ahead > conf.current().duty_lease_seconds:
         return f"the heartbeat of its leader lies {ahead:.0f} s ahead of the database's clock"
-    if heard > 2 * conf.current().duty_lease_seconds:
-        return f"the last heartbeat of its leader was {heard:.0f} s ago, and no worker has taken over"
-    ran = _since(_moment(told, "last_run_at"), now)
-    idle = held if ran is None else min(ran, held)
+    if heard_seconds > 2 * conf.current().duty_lease_seconds:
+        return f"the last heartbeat of its leader was {heard_seconds:.0f} s ago, and no worker has taken over"
+    ran = _since(_moment(metadata, "last_run_at"), now)
+    idle = held_seconds if ran is None else min(ran, held_seconds)
     if idle > stuck_seconds(interval):
         return f"its leader is alive, but has completed no run for {idle:.0f} s"
-    failures = _count(told, "failures_in_a_row")
-    return f"it has failed {failures} times in a row: {masking.mask_text(_text(told, 'last_error'))}" if failures > 2 else ""
+    failures = _count(metadata, "failures_in_a_row")
+    return f"it has failed {failures} times in a row: {masking.mask_text(_text(metadata, 'last_error'))}" if failures > 2 else ""
 
 
 def _since(then: datetime | None, now: datetime) -> float | None:
@@ -112,31 +112,31 @@ def _since(then: datetime | None, now: datetime) -> float | None:
     return max((now - then) / timedelta(seconds=1), 0.0)
 
 
-def _text(told: dict[str, Any], name: str) -> str:
-    value = told.get(name)
+def _text(metadata: dict[str, Any], name: str) -> str:
+    value = metadata.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _count(told: dict[str, Any], name: str) -> int:
-    value = told.get(name)
+def _count(metadata: dict[str, Any], name: str) -> int:
+    value = metadata.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else 0
 
 
-def _number(told: dict[str, Any], name: str) -> float | None:
-    value = told.get(name)
+def _number(metadata: dict[str, Any], name: str) -> float | None:
+    value = metadata.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:  # NaN compares false
         return None
     return float(value)
 
 
-def _moment(told: dict[str, Any], name: str) -> datetime | None:
-    return moment(_text(told, name))
+def _moment(metadata: dict[str, Any], name: str) -> datetime | None:
+    return moment(_text(metadata, name))
 
 
 def moment(text: str | None) -> datetime | None:
     """Return the time in the row of a duty; None if it has none, or if some time zone cannot show its year."""
     try:
-        found = datetime.fromisoformat(text or "")
+        when = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return found if found.tzinfo is not None and FIRST_YEAR <= found.year <= LAST_YEAR else None
+    return when if when.tzinfo is not None and FIRST_YEAR <= when.year <= LAST_YEAR else None

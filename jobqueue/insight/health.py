@@ -55,9 +55,9 @@ def status() -> ServiceStatus:
 
 
 def _workers() -> list[Alive]:
-    found = list(alive()[:MAX_WORKERS])
-    running = running_jobs(str(worker.pk) for worker in found)
-    return [_alive(worker, running.get(str(worker.pk), 0)) for worker in found]
+    workers = list(alive()[:MAX_WORKERS])
+    running = running_jobs(str(worker.pk) for worker in workers)
+    return [_alive(worker, running.get(str(worker.pk), 0)) for worker in workers]
 
 
 def _alive(worker: Worker, running: int) -> Alive:
@@ -72,14 +72,14 @@ def _counts() -> list[Count]:
     jobs = Job.objects.current.order_by()
     queued, running = (jobs.filter(status=status) for status in (states.Status.QUEUED, states.Status.RUNNING))
     pending = jobs.filter(status=states.Status.PENDING)
-    alone = {
+    by_name = {
         "PENDING (its time)": pending.filter(waiting_for=states.WaitingFor.TIME),
         "PENDING (other jobs)": pending.filter(waiting_for=states.WaitingFor.CHILDREN),
         "PENDING (its target)": pending.filter(waiting_for=states.WaitingFor.TARGET),
         "QUEUED": queued,
         "RUNNING": running,
     }
-    counts = [_count(name, len(found.values_list("pk")[:MAX_COUNTED])) for name, found in alone.items()]
+    counts = [_count(name, len(rows.values_list("pk")[:MAX_COUNTED])) for name, rows in by_name.items()]
     stopped = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED)
     counts += [_count(str(status), len(jobs.filter(status=status).order_by("-pk").values_list("pk")[:MAX_COUNTED])) for status in stopped]
     return [*counts, *_success(jobs)]
@@ -94,9 +94,9 @@ def _success(jobs: Any) -> list[Count]:
 
     Add the planner's estimate of the number of all jobs.
     """
-    found = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MAX_COUNTED])
-    cut = len(found) >= MAX_COUNTED
+    statuses = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MAX_COUNTED])
+    cut = len(statuses) >= MAX_COUNTED
     scope = f"of the newest {MAX_COUNTED:,} that ended" if cut else ""
-    counts = [Count(states.Status.SUCCESS.value, found.count(states.Status.SUCCESS), or_more=False, scope=scope)]
+    counts = [Count(states.Status.SUCCESS.value, statuses.count(states.Status.SUCCESS), or_more=False, scope=scope)]
     estimate = Job.objects.database.estimated_rows() if cut else None
     return counts if estimate is None else [*counts, Count("all jobs, about", estimate, or_more=False, scope="(the database's estimate)")]

@@ -42,34 +42,34 @@ def target_summaries_for(user: Any, *, search: str = "", tenant: str | None = No
 
 def summaries_with_heads_for(user: Any, *, search: str = "", tenant: str | None = None) -> list[tuple[TargetSummary, TargetHead]]:
     """Return these lines, each with the jobs at its front that the user may see."""
-    found = summaries_with_heads(search=search, tenant=tenant)
+    lines = summaries_with_heads(search=search, tenant=tenant)
     if not visible.is_narrowed(user):
-        return found
-    seen = _seen(user, {job_id for _, head in found for job_id in head.job_ids})
-    mine = [(summary, head) for summary, head in found if seen.intersection(head.job_ids)]
-    waiting = _waiting(user, [summary for summary, _ in mine])
-    return [(_narrowed(summary, seen, waiting), _narrowed_head(head, seen)) for summary, head in mine]
+        return lines
+    seen = _seen(user, {job_id for _, head in lines for job_id in head.job_ids})
+    visible_lines = [(summary, head) for summary, head in lines if seen.intersection(head.job_ids)]
+    waiting = _waiting(user, [summary for summary, _ in visible_lines])
+    return [(_narrowed(summary, seen, waiting), _narrowed_head(head, seen)) for summary, head in visible_lines]
 
 
 def queue_states_for(user: Any) -> list[QueueState]:
     """Return the queues that have a row or a job that the user may see; only such jobs are counted."""
-    found = queue_states()
+    queues = queue_states()
     if not visible.is_narrowed(user):
-        return found
+        return queues
     jobs = visible.narrow(user, Job.objects.current)
     queued = _by_queue(jobs.filter(status=states.Status.QUEUED))
     running = _by_queue(jobs.filter(status=states.Status.RUNNING))
     rows = set(Queue.objects.current.values_list("pk", flat=True))
     return [
         replace(
-            one,
-            queued=min(queued.get(one.name, (0, None))[0], MAX_COUNTED),
-            running=running.get(one.name, (0, None))[0],
-            oldest_queued_seconds=queued.get(one.name, (0, None))[1],
-            queued_is_capped=queued.get(one.name, (0, None))[0] >= MAX_COUNTED,
+            queue,
+            queued=min(queued.get(queue.name, (0, None))[0], MAX_COUNTED),
+            running=running.get(queue.name, (0, None))[0],
+            oldest_queued_seconds=queued.get(queue.name, (0, None))[1],
+            queued_is_capped=queued.get(queue.name, (0, None))[0] >= MAX_COUNTED,
         )
-        for one in found
-        if one.name in rows or one.name in queued or one.name in running
+        for queue in queues
+        if queue.name in rows or queue.name in queued or queue.name in running
     ]
 
 

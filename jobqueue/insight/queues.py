@@ -68,7 +68,7 @@ def queue_states() -> list[QueueState]:
     decided = {row[0]: row[1:] for row in rows}
     running = Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
     queued = backlog(MAX_COUNTED)
-    found = [
+    result = [
         QueueState(
             name,
             *decided.get(name, (False, None, None))[:2],
@@ -80,4 +80,6 @@ def queue_states() -> list[QueueState]:
         )
         for name in {*decided, *running, *queued.numbers}
     ]
-    return sorted(found, key=lambda one: (not one.paused, one.max_running is None, not (one.queued or one.running), str(one.name)))
+    return sorted(
+        result, key=lambda state: (not state.paused, state.max_running is None, not (state.queued or state.running), str(state.name))
+    )

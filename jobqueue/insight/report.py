@@ -51,7 +51,7 @@ def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict
         "phases": [_phase(row, mask) for row in phases_of(job)],
         "outcome": {"message": mask(job.message), "result": mask.value(capped(job.result, most, mask))},
         "runs": [_entry(entry, mask, tracebacks=tracebacks) for entry in newest if isinstance(entry, dict)],
-        "events": [one.as_json() for one in events],
+        "events": [event.as_json() for event in events],
         "older_events": older,
         "metadata": mask.value(capped(as_dict(job.metadata), most, mask)),
         "arguments": _arguments(job, most),
@@ -116,14 +116,14 @@ def _waited(job: Job) -> float | None:
 
 def _ran(job: Job, runs: Sequence[dict[str, Any]]) -> tuple[float | None, float]:
     """Return the seconds that the last run took, or has taken until now, and the sum of all known runs."""
-    told = [between(moment(entry, "started_at"), moment(entry, "finished_at")) for entry in runs]
-    in_all = sum(seconds for seconds in told if seconds is not None)
+    durations = [between(moment(entry, "started_at"), moment(entry, "finished_at")) for entry in runs]
+    in_all = sum(seconds for seconds in durations if seconds is not None)
     if job.status == states.Status.RUNNING:
         last = between(job.started_at, _now(job))
     elif job.status == states.Status.SUCCESS:
         last = between(job.started_at, job.finished_at)
     else:  # by its entry in the history, because an operator can have changed the job's own times later
-        return (told[-1] if told else None), in_all
+        return (durations[-1] if durations else None), in_all
     return last, in_all + (last or 0.0)
 
 

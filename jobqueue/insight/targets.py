@@ -66,8 +66,8 @@ def target_summaries(*, search: str = "", tenant: str | None = None, limit: int 
 def summaries_with_heads(*, search: str = "", tenant: str | None = None) -> list[tuple[TargetSummary, TargetHead]]:
     """Return up to `MAX_TARGETS` lines in the order of `target_summaries`, each with the jobs at its front."""
     heads = overview_sql.target_heads(Job.objects.database, _targets(clean(search).strip(), tenant if tenant is None else clean(tenant)))
-    found = [head for head in heads if head.job_ids]
-    return sorted(zip(_summaries(found), found, strict=True), key=lambda one: _urgency(one[0]))
+    busy_heads = [head for head in heads if head.job_ids]
+    return sorted(zip(_summaries(busy_heads), busy_heads, strict=True), key=lambda pair: _urgency(pair[0]))
 
 
 def blocking_jobs() -> tuple[list[Job], bool]:
@@ -76,11 +76,11 @@ def blocking_jobs() -> tuple[list[Job], bool]:
     targets: dict[Target, None] = {}
     more = False
     for where in (PARKED, QUEUED_IN_LINE):
-        found = overview_sql.targets_in(database, where, Target("", ""), MAX_STUCK_CHECKED + 1)
-        more = more or len(found) > MAX_STUCK_CHECKED
-        targets.update(dict.fromkeys(found[:MAX_STUCK_CHECKED]))
+        waited_for = overview_sql.targets_in(database, where, Target("", ""), MAX_STUCK_CHECKED + 1)
+        more = more or len(waited_for) > MAX_STUCK_CHECKED
+        targets.update(dict.fromkeys(waited_for[:MAX_STUCK_CHECKED]))
     heads = overview_sql.target_heads(database, targets)
-    jobs = _jobs(one for head in heads for one in (head.holder, head.blocker) if one is not None)
+    jobs = _jobs(job_id for head in heads for job_id in (head.holder, head.blocker) if job_id is not None)
     blockers = [blocker_of(head, jobs) for head in heads]
     return [job for job in blockers if job is not None and job.status in BLOCKING], more
 
@@ -111,17 +111,17 @@ def state_since(job: Job, ending: LastEnding | None) -> datetime | None:
 def _targets(search: str, tenant: str | None) -> list[Target]:
     """Return the targets to read: first those that jobs wait for, then those that are held, then the rest."""
     database = Job.objects.database
-    whole, found = list[Target](), dict[Target, None]()
+    exact, matching = list[Target](), dict[Target, None]()
     if search:
-        whole = [Target(one, search) for one in (overview_sql.tenants_in_lines(database, MAX_TENANTS) if tenant is None else [tenant])]
+        exact = [Target(name, search) for name in (overview_sql.tenants_in_lines(database, MAX_TENANTS) if tenant is None else [tenant])]
     for where in (PARKED, HELD, QUEUED_IN_LINE):
-        several = overview_sql.targets_in(database, where, Target(tenant or "", ""), MAX_SEARCHED if search else MAX_TARGETS, tenant)
-        found.update(dict.fromkeys(one for one in several if search.casefold() in mask_text(one.name).casefold()))
-    return list(dict.fromkeys([*whole, *list(found)[:MAX_TARGETS]]))
+        targets = overview_sql.targets_in(database, where, Target(tenant or "", ""), MAX_SEARCHED if search else MAX_TARGETS, tenant)
+        matching.update(dict.fromkeys(target for target in targets if search.casefold() in mask_text(target.name).casefold()))
+    return list(dict.fromkeys([*exact, *list(matching)[:MAX_TARGETS]]))
 
 
 def _summaries(heads: list[TargetHead]) -> list[TargetSummary]:
-    jobs = _jobs(one for head in heads for one in (head.holder, head.blocker) if one is not None)
+    jobs = _jobs(job_id for head in heads for job_id in (head.holder, head.blocker) if job_id is not None)
     waiting = _waiting([Target(head.tenant, head.target) for head in heads])
     shown = [(head, blocker_of(head, jobs), jobs.get(head.holder or 0)) for head in heads]
     since = _since([job for _, job, _ in shown if job is not None])
@@ -155,13 +155,15 @@ def _waiting(targets: list[Target]) -> dict[tuple[str, str], tuple[int, bool, da
     """Return for each target the number of waiting jobs, whether there may be more, and the time since which the first waits."""
     share = BUDGET // max(len(targets), 1)
     most, first = min(max(share, 10), MAX_COUNTED), min(max(share // 10, 5), 1000)
-    found: dict[tuple[str, str], tuple[int, bool, datetime | None]] = {(one.tenant, one.name): (0, False, None) for one in targets}
+    counts: dict[tuple[str, str], tuple[int, bool, datetime | None]] = {
+        (target.tenant, target.name): (0, False, None) for target in targets
+    }
     for where in (PARKED, QUEUED_IN_LINE):
         for group in overview_sql.groups(Job.objects.database, "target", where, targets, most, first):
-            count, capped, oldest = found[group.tenant, group.name]
+            count, capped, oldest = counts[group.tenant, group.name]
             times = [when for when in (oldest, group.oldest) if when is not None]
-            found[group.tenant, group.name] = (count + group.number, capped or group.number == most, min(times, default=None))
-    return found
+            counts[group.tenant, group.name] = (count + group.number, capped or group.number == most, min(times, default=None))
+    return counts
 
 
 def _since(jobs: list[Job]) -> dict[int, datetime | None]:

@@ -33,11 +33,11 @@ class TimelineEvent:
 def timeline(job: Job, limit: int = MAX_EVENTS, *, mask: Mask = PLAIN) -> tuple[list[TimelineEvent], bool]:
     """Return the newest events of a job, the oldest of these first, and whether there are older ones."""
     rows = eventlog.events_of(Job.objects.database, job.pk, limit + 1)
-    found: list[TimelineEvent] = []
+    events: list[TimelineEvent] = []
     before: datetime | None = None
     for row in rows[-limit:]:
         data = mask.value(capped(row.data, mask=mask))
         seconds = (row.at - before).total_seconds() if before is not None else None
-        found.append(TimelineEvent(row.id, row.name, row.at, row.attempt, data if isinstance(data, dict) else {}, seconds))
+        events.append(TimelineEvent(row.id, row.name, row.at, row.attempt, data if isinstance(data, dict) else {}, seconds))
         before = row.at
-    return found, len(rows) > limit
+    return events, len(rows) > limit

@@ -37,22 +37,22 @@ def waits(job: Job, runs: Sequence[dict[str, Any]], now: datetime) -> list[dict[
     ]
 
 
-def in_all(found: Sequence[dict[str, Any]]) -> float:
+def in_all(waits: Sequence[dict[str, Any]]) -> float:
     """Return the sum of the known waits of all attempts, in seconds."""
-    known: list[float] = [one["waited_seconds"] for one in found if one["waited_seconds"] is not None]
+    known: list[float] = [wait["waited_seconds"] for wait in waits if wait["waited_seconds"] is not None]
     return sum(known, 0.0)
 
 
-def in_words(found: Sequence[dict[str, Any]], shown: Callable[[float], str]) -> str:
+def in_words(waits: Sequence[dict[str, Any]], shown: Callable[[float], str]) -> str:
     """Return the waits of the newest attempts and the sum of all waits, as text."""
     each = [
-        f"{'unknown' if one['waited_seconds'] is None else shown(one['waited_seconds'])} before run {one['attempt'] or '?'}"
-        for one in found[-MAX_SHOWN:]
+        f"{'unknown' if wait['waited_seconds'] is None else shown(wait['waited_seconds'])} before run {wait['attempt'] or '?'}"
+        for wait in waits[-MAX_SHOWN:]
     ]
-    if len(found) <= 1 or all(one["waited_seconds"] is None for one in found):
+    if len(waits) <= 1 or all(wait["waited_seconds"] is None for wait in waits):
         return ", ".join(each)
-    least = "at least " if any(one["waited_seconds"] is None for one in found) else ""
-    return f"{'…, ' if len(found) > MAX_SHOWN else ''}{', '.join(each)} ({least}{shown(in_all(found))} in all)"
+    least = "at least " if any(wait["waited_seconds"] is None for wait in waits) else ""
+    return f"{'…, ' if len(waits) > MAX_SHOWN else ''}{', '.join(each)} ({least}{shown(in_all(waits))} in all)"
 
 
 def between(begin: datetime | None, end: datetime | None) -> float | None:

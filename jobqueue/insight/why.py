@@ -52,25 +52,25 @@ def why_waiting(job: Any) -> Why | None:
 
     `job` is a job, its number or public id, or the result of an enqueue. Raise `JobDoesNotExist`.
     """
-    found = _read(_number(job))
-    why = _gate(found)
-    if why is None or found.expires_at is None or found.status == states.Status.PAUSED or found.first_started_at is not None:
+    row = _read(_number(job))
+    why = _gate(row)
+    if why is None or row.expires_at is None or row.status == states.Status.PAUSED or row.first_started_at is not None:
         return why
-    return replace(why, text=f"{why.text} It is canceled if it has not started by {clock(found.expires_at, found.now)}.")
+    return replace(why, text=f"{why.text} It is canceled if it has not started by {clock(row.expires_at, row.now)}.")
 
 
-def _gate(found: Any) -> Why | None:
-    if found.status == states.Status.RUNNING or found.status in states.ENDED:
+def _gate(job: Any) -> Why | None:
+    if job.status == states.Status.RUNNING or job.status in states.ENDED:
         return None
-    if found.status == states.Status.PAUSED:
-        return Why("paused", f"It is PAUSED{_paused_since(found)}: resume it, or cancel it.")
-    if found.place == states.PENDING_CHILDREN:
-        return _children(found)
-    if found.place == states.PENDING_TIME:
-        return _unknown_task(found) or _not_due(found)
-    if found.place == states.PENDING_TARGET:
-        return _target(found) or Why("free", f"{_named(found)} is free: a worker releases the next job of its line within 5 s.")
-    return _paused_queue(found) or _target(found) or _limit(found) or _no_worker(found) or _unknown_task(found) or _free(found)
+    if job.status == states.Status.PAUSED:
+        return Why("paused", f"It is PAUSED{_paused_since(job)}: resume it, or cancel it.")
+    if job.place == states.PENDING_CHILDREN:
+        return _children(job)
+    if job.place == states.PENDING_TIME:
+        return _unknown_task(job) or _not_due(job)
+    if job.place == states.PENDING_TARGET:
+        return _target(job) or Why("free", f"{_named(job)} is free: a worker releases the next job of its line within 5 s.")
+    return _paused_queue(job) or _target(job) or _limit(job) or _no_worker(job) or _unknown_task(job) or _free(job)
 
 
 def _number(job: Any) -> int:
@@ -83,10 +83,10 @@ def _number(job: Any) -> int:
 
 
 def _read(number: int) -> Any:
-    found = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=number).first()
-    if found is None:
+    job = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=number).first()
+    if job is None:
         raise JobDoesNotExist(f"There is no job {number}.")
-    return found
+    return job
 
 
 # The gates
@@ -106,17 +106,17 @@ def _target(job: Any) -> Why | None:
         return None
     [head] = overview.target_heads(Job.objects.database, [job.tenant_target])
     ids = [job_id for job_id in head.job_ids if job_id != job.pk]
-    jobs = {one.pk: one for one in Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk__in=ids)}
+    jobs = {job.pk: job for job in Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk__in=ids)}
     other = blocker_of(head, jobs)
     if other is not None:
         verb = "holds" if other.holds_target else "blocks"
         return Why("target", f"{_who(other)} {verb} {_named(job, capital=False)}: {_state_text(other)}.", other.pk)
     if job.holds_target:
         return None
-    line = [one for one in jobs.values() if (one.claim_rank, one.pk) < (job.claim_rank, job.pk)]
+    line = [ahead for ahead in jobs.values() if (ahead.claim_rank, ahead.pk) < (job.claim_rank, job.pk)]
     if not line:
         return None
-    first = min(line, key=lambda one: (one.claim_rank, one.pk))
+    first = min(line, key=lambda ahead: (ahead.claim_rank, ahead.pk))
     order = "has a higher priority" if first.claim_rank < job.claim_rank else "is older"
     line_name = _named(job, capital=False)
     return Why("target", f"{_who(first)} is before it in the line of {line_name}, because it {order}: {_state_text(first)}.", first.pk)
@@ -168,19 +168,19 @@ def _children(job: Any) -> Why:
 
 
 def _no_worker(job: Any) -> Why | None:
-    found = serving(job.queue)
-    if found.able:
+    workers = serving(job.queue)
+    if workers.able:
         return None
     start = "start 'manage.py runworkers'"
-    if found.draining:
+    if workers.draining:
         return Why(
             "no_worker",
-            f"{plural(found.draining, 'worker')} for queue {queue(job)} {verb(found.draining, 'is', 'are')} about to stop: {start}.",
+            f"{plural(workers.draining, 'worker')} for queue {queue(job)} {verb(workers.draining, 'is', 'are')} about to stop: {start}.",
         )
-    if found.others:
-        alive = f"{plural(found.others, 'worker')} {verb(found.others, 'is', 'are')} alive"
+    if workers.others:
+        alive = f"{plural(workers.others, 'worker')} {verb(workers.others, 'is', 'are')} alive"
         return Why("no_worker", f"{alive}, but none serves queue {queue(job)}: {start} for it.")
-    return Why("no_worker", f"No worker is alive (none sent a heartbeat in the last {found.heard_seconds} s): {start}.")
+    return Why("no_worker", f"No worker is alive (none sent a heartbeat in the last {workers.heard_seconds} s): {start}.")
 
 
 def _unknown_task(job: Any) -> Why | None:
@@ -196,9 +196,9 @@ def _unknown_task(job: Any) -> Why | None:
 
 
 def _free(job: Any) -> Why:
-    found: Serving = serving(job.queue)
-    if found.slots and found.running >= found.slots:
-        crowd = busy(found.slots, f"the {plural(found.able, 'worker')} for queue {queue(job)}")
+    workers: Serving = serving(job.queue)
+    if workers.slots and workers.running >= workers.slots:
+        crowd = busy(workers.slots, f"the {plural(workers.able, 'worker')} for queue {queue(job)}")
         return Why("free", f"It waits only for the jobs before it: {crowd} a moment ago. The next free slot takes the next job.")
     if declared(job.task) is None:
         return Why("free", f"The next free worker whose code has the task {job.task!r} can run it. This process has no such task.")
@@ -213,8 +213,8 @@ def _who(job: Any) -> str:
 
 
 def _named(job: Any, *, capital: bool = True) -> str:
-    of = f" of tenant {job.tenant!r}" if job.tenant else ""
-    return f"{'T' if capital else 't'}arget {masking.mask_text(job.target)!r}{of}"
+    of_tenant = f" of tenant {job.tenant!r}" if job.tenant else ""
+    return f"{'T' if capital else 't'}arget {masking.mask_text(job.target)!r}{of_tenant}"
 
 
 def _state_text(job: Any) -> str:

@@ -55,24 +55,24 @@ def serves(worker: Worker, queue: str) -> bool:
 
 def serving(queue: str | None) -> Serving:
     """Count the live workers that serve a queue (None: any queue), that serve it but are about to stop, and that do not serve it."""
-    found = list(alive()[:MAX_WORKERS])
-    mine = [worker for worker in found if queue is None or serves(worker, queue)]
-    able = [worker for worker in mine if worker.state == Worker.State.RUNNING]
+    workers = list(alive()[:MAX_WORKERS])
+    servers = [worker for worker in workers if queue is None or serves(worker, queue)]
+    able = [worker for worker in servers if worker.state == Worker.State.RUNNING]
     slots, running = sum(worker.slots for worker in able), sum(worker.running for worker in able)
-    return Serving(len(able), len(mine) - len(able), len(found) - len(mine), slots, running)
+    return Serving(len(able), len(servers) - len(able), len(workers) - len(servers), slots, running)
 
 
 def stuck_services(worker: Worker) -> list[str]:
     """Return the problems of a worker's services from its row, one sentence for each."""
     services: Any = worker.services
-    return [text for name, told in services.items() if (text := _stuck(name, told))] if isinstance(services, dict) else []
+    return [text for name, state in services.items() if (text := _stuck(name, state))] if isinstance(services, dict) else []
 
 
 def failed_modules(worker: Worker) -> list[str]:
     """Return a sentence for each module that a worker could not import, from its row."""
     modules: Any = worker.failed_modules
-    found = modules.items() if isinstance(modules, dict) else ()
-    return [mask_text(f"it could not import {name}, so it runs none of its tasks: {error}") for name, error in found]
+    errors = modules.items() if isinstance(modules, dict) else ()
+    return [mask_text(f"it could not import {name}, so it runs none of its tasks: {error}") for name, error in errors]
 
 
 def _signals(waiting: Any) -> str:
@@ -80,13 +80,13 @@ def _signals(waiting: Any) -> str:
     return f"{plural(number, 'signal')} {verb(number, 'waits', 'wait')}"
 
 
-def _stuck(name: str, told: Any) -> str:
-    found = [told.get(key) for key in ("busy", "age", "failures")] if isinstance(told, dict) else []
-    if len(numbers := [value for value in found if isinstance(value, int | float)]) != 3:
+def _stuck(name: str, state: Any) -> str:
+    values = [state.get(key) for key in ("busy", "age", "failures")] if isinstance(state, dict) else []
+    if len(numbers := [value for value in values if isinstance(value, int | float)]) != 3:
         return ""
     busy, age, failures = numbers
-    if receiver := told.get("receiver"):
-        return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {_signals(told.get('waiting'))}"
+    if receiver := state.get("receiver"):
+        return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {_signals(state.get('waiting'))}"
     if busy > HANG_SECONDS:
         return f"its {name} has not completed its present turn for {busy:.0f} s"
     if failures and age > HANG_SECONDS:

@@ -27,21 +27,21 @@ def reason_of(error: BaseException) -> str:
     return shorten(mask_text(lines[0]), MAX_BYTES)
 
 
-def try_set_aside(lease: Lease, status: str, what: str, error: BaseException) -> bool:
-    """End a job that still has this status as ERROR, and return whether it was moved. `what` says what cannot be done.
+def try_set_aside(lease: Lease, status: str, problem: str, error: BaseException) -> bool:
+    """End a job that still has this status as ERROR, and return whether it was moved. `problem` says what cannot be done.
 
     Raise an error only if the database cannot be reached. If the database refuses the change, log that and return
     False.
     """
-    reason = f"{what}: {reason_of(error)}"
+    reason = f"{problem}: {reason_of(error)}"
     try:
         with Job.objects.database.atomic():
             row = set_aside(Job.objects.database, lease, status, f"{PREFIX}{reason}")
             if row is None:
                 return False
-            kept = dict(zip(KEPT, row, strict=True))
+            values = dict(zip(KEPT, row, strict=True))
             _end_what_belongs_to_it(lease.job_id, reason)
-            record_all([_failed(lease.job_id, kept, reason)])
+            record_all([_failed(lease.job_id, values, reason)])
     except Exception as refusal:
         if not db.is_refusal(refusal):
             raise
@@ -65,15 +65,15 @@ def try_mend(lease: Lease, status: str) -> bool:
         return False
 
 
-def end_pending(job_id: int, what: str, error: BaseException) -> bool:
+def end_pending(job_id: int, problem: str, error: BaseException) -> bool:
     """Set aside a job that is PENDING; return whether it was moved."""
     token = Job.objects.current.filter(pk=job_id).values_list("lease_token", flat=True).first()
-    return token is not None and try_set_aside(Lease(job_id, token), states.Status.PENDING, what, error)
+    return token is not None and try_set_aside(Lease(job_id, token), states.Status.PENDING, problem, error)
 
 
-def _failed(job_id: int, kept: dict[str, object], reason: str) -> Event:
+def _failed(job_id: int, values: dict[str, object], reason: str) -> Event:
     status = states.Status.ERROR.value
-    job = Job(pk=job_id, status=status, **kept)
+    job = Job(pk=job_id, status=status, **values)
     return event(job, names.FAILED, {"message": f"{PREFIX}{reason}"}, status=status)
 
 

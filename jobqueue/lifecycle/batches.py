@@ -28,9 +28,9 @@ class Batch:
 class Batches:
     """The size of the next batch, and the rows that are skipped for a while."""
 
-    def __init__(self, what: str, size: int) -> None:
-        """Start with full batches. `what` names the operation in log messages."""
-        self._what, self._most = what, size
+    def __init__(self, operation: str, size: int) -> None:
+        """Start with full batches. `operation` is its name in log messages."""
+        self._operation, self._most = operation, size
         self.size = size
         self._aside: dict[int, float] = {}
 
@@ -50,12 +50,12 @@ class Batches:
         self,
         at_once: Callable[[int], int],
         find: Callable[[int], Sequence[int]],
-        one: Callable[[int], int],
+        move_one: Callable[[int], int],
         end: Callable[[int, Exception], bool] | None = None,
     ) -> Batch:
         """Move up to `size` rows by `at_once`, in one transaction; return how many rows were moved and how many were set aside.
 
-        If the database refuses the batch, `one` moves each of the rows that `find` returns. A row that fails alone is
+        If the database refuses the batch, `move_one` moves each of the rows that `find` returns. A row that fails alone is
         set aside and its reason is logged, unless `end` ends the row for good. Errors of the connection are raised.
         """
         try:
@@ -63,36 +63,36 @@ class Batches:
         except Exception as error:
             if db.was_given_up(error) and self.size > 1:
                 self.size = max(self.size // 2, 1)
-                logger.warning("%s timed out; the next batches have at most %d rows: %s", self._what, self.size, reason_of(error))
+                logger.warning("%s timed out; the next batches have at most %d rows: %s", self._operation, self.size, reason_of(error))
                 return Batch()
             if not _is_of_a_row(error):
                 raise
-            return self._one_by_one(find(self.size), one, end)
+            return self._one_by_one(find(self.size), move_one, end)
         self.size = min(2 * self.size, self._most)
         return Batch(moved)
 
-    def _one_by_one(self, rows: Sequence[int], one: Callable[[int], int], end: Callable[[int, Exception], bool] | None) -> Batch:
-        moved, bad = 0, 0
+    def _one_by_one(self, rows: Sequence[int], move_one: Callable[[int], int], end: Callable[[int, Exception], bool] | None) -> Batch:
+        moved, set_aside = 0, 0
         for row in rows:
             try:
-                moved += one(row)
+                moved += move_one(row)
             except Exception as error:
                 if not _is_of_a_row(error):
                     raise
-                bad += 1
+                set_aside += 1
                 if end is not None and end(row, error):
                     continue
                 self.set_row_aside(row)
                 repeats.log(
                     logging.ERROR,
                     "%s failed for %d, which is set aside for %g s: %s",
-                    self._what,
+                    self._operation,
                     row,
                     SET_ASIDE_SECONDS,
                     reason_of(error),
-                    kind=self._what,
+                    kind=self._operation,
                 )
-        return Batch(moved, bad)
+        return Batch(moved, set_aside)
 
 
 def _is_of_a_row(error: Exception) -> bool:

@@ -82,24 +82,24 @@ def _check_targets(job: Job) -> None:
     target, and so on.
     """
     database, table = Job.objects.database, JobDependency._meta.db_table
-    kept = targets_kept(database, table, job.pk)
-    waiting = [job.pk] if kept else []
-    for one in waiting:  # the loop appends to this list
-        for target, child in targets_wanted(database, table, one, ENDED_SQL):
-            if target in kept:
-                raise ChildrenRefused(_circle(job.pk, one, child, target, kept[target]))
+    keepers = targets_kept(database, table, job.pk)
+    waiting = [job.pk] if keepers else []
+    for holder in waiting:  # the loop appends to this list
+        for target, child in targets_wanted(database, table, holder, ENDED_SQL):
+            if target in keepers:
+                raise ChildrenRefused(_circle(job.pk, holder, child, target, keepers[target]))
         if len(waiting) < HOLDERS:
-            waiting += [new for new in holders_before(database, table, one, ENDED_SQL, HOLDERS) if new not in waiting]
+            waiting += [new for new in holders_before(database, table, holder, ENDED_SQL, HOLDERS) if new not in waiting]
 
 
 def _circle(job: int, holder: int, child: int, target: Target, keeper: int) -> str:
-    kept = "which it keeps" if keeper == job else f"which job {keeper} keeps, and that waits for job {job}"
+    which = "which it keeps" if keeper == job else f"which job {keeper} keeps, and that waits for job {job}"
     if holder == job:
-        needs = f"which needs the target {target.name!r}, {kept}. Give the child another target, or none."
+        needs = f"which needs the target {target.name!r}, {which}. Give the child another target, or none."
         return f"Job {job} cannot wait for job {child}, {needs}"
     return (
         f"Job {job} cannot wait for a job in line behind job {holder}: that one waits, in turn, for job {child}, which needs the"
-        f" target {target.name!r}, {kept.replace('it keeps', f'job {job} keeps')}. Give the children no target, or make "
+        f" target {target.name!r}, {which.replace('it keeps', f'job {job} keeps')}. Give the children no target, or make "
         f"all jobs take their targets in the same order."
     )
 
@@ -134,8 +134,8 @@ def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
     """Return the children of a job with their ends, in the order of their ids, beginning after the id `after`."""
     ids = list(_rows(parent=job_id, child_id__gt=after).order_by("child_id").values_list("child_id", flat=True)[:limit])
     rows = Job.objects.current.filter(pk__in=ids).values_list("pk", "status", "result", "message")
-    found = {row[0]: Child(*row) for row in rows}
-    return [found.get(number) or Child(number, "", None, "") for number in ids]
+    children = {row[0]: Child(*row) for row in rows}
+    return [children.get(number) or Child(number, "", None, "") for number in ids]
 
 
 # The duty that polls all waiting jobs
@@ -169,8 +169,8 @@ class Parents:
         batch = Batch()
         self.busy = False
         for job_id in ready:
-            one = self._batches.run(partial(self._advance_one, job_id), partial(_alone, job_id), self._advance, _end)
-            batch = Batch(batch.moved + one.moved, batch.set_aside + one.set_aside)
+            part = self._batches.run(partial(self._advance_one, job_id), partial(_alone, job_id), self._advance, _end)
+            batch = Batch(batch.moved + part.moved, batch.set_aside + part.set_aside)
         if self.busy:
             return batch
         self._after = last
@@ -180,11 +180,11 @@ class Parents:
         """Return those of the next waiting jobs whose first open child has ended, and the id to continue after (0: from the start)."""
         first = _rows(parent=OuterRef("pk"), ended=False).order_by("child_id").values("child_id")[:1]
         waiting = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN, pk__gt=self._after)
-        found = list(waiting.order_by("pk").annotate(first=Subquery(first)).values_list("pk", "first")[:PARENTS])
-        self.any = bool(found) or self._after > 0
-        firsts = [child for _, child in found if child is not None]
+        pairs = list(waiting.order_by("pk").annotate(first=Subquery(first)).values_list("pk", "first")[:PARENTS])
+        self.any = bool(pairs) or self._after > 0
+        firsts = [child for _, child in pairs if child is not None]
         live = set(Job.objects.current.filter(pk__in=firsts).exclude(status__in=states.ENDED).values_list("pk", flat=True))
-        return [job_id for job_id, child in found if child not in live], found[-1][0] if len(found) == PARENTS else 0
+        return [job_id for job_id, child in pairs if child not in live], pairs[-1][0] if len(pairs) == PARENTS else 0
 
     def _advance_one(self, job_id: int, size: int) -> int:
         return self._advance(job_id)

@@ -118,9 +118,9 @@ def _locked(number: int | str) -> Iterator[Job]:
     """Open a transaction that locks the target, then the row of a job. `number` is the job's number or its public id."""
     job_id = public_ids.number_of(number)
     with Job.objects.database.atomic():
-        named = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
-        if named is not None and named[1]:
-            lock([Target(*named)])
+        row = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
+        if row is not None and row[1]:
+            lock([Target(*row)])
         job = Job.objects.current.locked().annotate(now=Now()).filter(pk=job_id).first()
         if job is None:
             raise JobDoesNotExist(f"There is no job {job_id}.")
@@ -177,8 +177,10 @@ def _resume(job: Job, now: datetime) -> Answer:
             record_all([event(job, names.RESUMED, status=destination[0])])
     except IntegrityError:
         rival = Job.objects.current.filter(tenant=job.tenant, unique_key=job.unique_key, status__in=states.LIVE).exclude(pk=job.pk)
-        taken = rival.values_list("pk", flat=True).first()
-        return _refused(job, f"unique key {mask_of(job)(job.unique_key)!r} is taken by job {taken}" if taken else "its unique key is taken")
+        rival_id = rival.values_list("pk", flat=True).first()
+        return _refused(
+            job, f"unique key {mask_of(job)(job.unique_key)!r} is taken by job {rival_id}" if rival_id else "its unique key is taken"
+        )
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
     return answer

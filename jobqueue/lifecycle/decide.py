@@ -118,10 +118,10 @@ def _retry(outcome: Outcome, row: RowState) -> Decision:
 
 
 def _hand_back(outcome: Outcome, row: RowState) -> Decision:
-    back: Changes = {"given_back": 1, "forgets_start": True, "message": outcome.message or ""}
+    changes: Changes = {"given_back": 1, "forgets_start": True, "message": outcome.message or ""}
     if outcome.delay_seconds:
-        return states.PENDING_TIME, {**back, "run_in": outcome.delay_seconds}
-    return states.QUEUED, back
+        return states.PENDING_TIME, {**changes, "run_in": outcome.delay_seconds}
+    return states.QUEUED, changes
 
 
 def _expired(outcome: Outcome, row: RowState) -> Decision:
@@ -138,8 +138,8 @@ def _unknown_task(outcome: Outcome, row: RowState) -> Decision:
         place, changes = _error(outcome, row)
         return place, {**changes, "options": json.dumps({UNKNOWN_SINCE: row.unknown_since})}
     options = json.dumps({UNKNOWN_SINCE: (since or row.now).isoformat()})
-    back = {"given_back": 1, "forgets_start": True, "options": options, "message": outcome.text}
-    return states.PENDING_TIME, {**back, "run_in": UNKNOWN_TASK_PAUSE_SECONDS}
+    given_back = {"given_back": 1, "forgets_start": True, "options": options, "message": outcome.text}
+    return states.PENDING_TIME, {**given_back, "run_in": UNKNOWN_TASK_PAUSE_SECONDS}
 
 
 def _sleep(outcome: Outcome, row: RowState) -> Decision:

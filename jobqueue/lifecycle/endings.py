@@ -41,8 +41,8 @@ def lease_lost(job: Job, status: str, message: str, *, exception: str, delay_sec
         data["exception"] = exception
     if delay_seconds is not None:
         data["delay_seconds"] = delay_seconds
-    again = names.RETRYING if begun else names.HANDED_BACK
+    ended_event = names.RETRYING if begun else names.HANDED_BACK
     return [
         event(job, names.LEASE_EXPIRED, {"worker": job.lease_owner}, status=status),
-        event(job, names.ENDING_OF.get(status, again), data, status=status),
+        event(job, names.ENDING_OF.get(status, ended_event), data, status=status),
     ]

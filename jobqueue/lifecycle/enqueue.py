@@ -124,8 +124,8 @@ def _enqueue(spec: JobSpec, job_id: int | None = None) -> Enqueued:
             _notify_workers(spec)
             return Enqueued(row[0], row[1], created=True)
         rivals = Job.objects.current.filter(tenant=spec.tenant, unique_key=spec.unique_key, status__in=states.LIVE)
-        if found := rivals.values_list("pk", "created_at").first():
-            return Enqueued(*found, created=False)
+        if rival := rivals.values_list("pk", "created_at").first():
+            return Enqueued(*rival, created=False)
         # The other job ended between the two statements, so the key is free again.
     raise JobQueueError(f"unique_key {spec.unique_key!r} was taken and freed {TRIES} times in a row; try again.")
 
@@ -168,10 +168,10 @@ def _enqueue_keyed(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
     of the calls.
     """
     ids = inserts.take_ids(Job.objects.database, len(calls))
-    made: dict[int, Enqueued] = {}
+    enqueued: dict[int, Enqueued] = {}
     for place in sorted(range(len(calls)), key=lambda place: calls[place].unique_key) if ids else range(len(calls)):
-        made[place] = _enqueue(replace(spec, **calls[place]._asdict()), ids[place] if ids else None)
-    return [made[place] for place in range(len(calls))]
+        enqueued[place] = _enqueue(replace(spec, **calls[place]._asdict()), ids[place] if ids else None)
+    return [enqueued[place] for place in range(len(calls))]
 
 
 def _notify_workers(spec: JobSpec) -> None:

@@ -100,7 +100,7 @@ class JobRecovery:
         return lost, Batch(batch.moved, len(failed))
 
 
-def expire_jobs(found: JobQuerySet[Job], limit: int | None = None, failed: list[int] | None = None, excuse: str = "") -> list[Expired]:
+def expire_jobs(jobs: JobQuerySet[Job], limit: int | None = None, failed: list[int] | None = None, excuse: str = "") -> list[Expired]:
     """Recover running jobs that are known to be lost, at most `limit` jobs; skip rows that are locked.
 
     A job that cannot be recovered ends as ERROR. If that cannot be written either, the job is added to `failed`. An
@@ -110,34 +110,34 @@ def expire_jobs(found: JobQuerySet[Job], limit: int | None = None, failed: list[
     after = 0
     while limit is None or len(done) < limit:
         size = BATCH if limit is None else min(BATCH, limit - len(done))
-        leases = [Lease(*row) for row in found.filter(pk__gt=after).order_by("pk").values_list("pk", "lease_token")[:size]]
-        done += _expire_all(found, leases, failed, excuse)
+        leases = [Lease(*row) for row in jobs.filter(pk__gt=after).order_by("pk").values_list("pk", "lease_token")[:size]]
+        done += _expire_all(jobs, leases, failed, excuse)
         if len(leases) < size:
             break
         after = leases[-1].job_id
     return done
 
 
-def _expire_all(found: JobQuerySet[Job], leases: Sequence[Lease], failed: list[int] | None, excuse: str) -> list[Expired]:
+def _expire_all(lost: JobQuerySet[Job], leases: Sequence[Lease], failed: list[int] | None, excuse: str) -> list[Expired]:
     """Recover those of the jobs that are still lost. Recover them one by one if they cannot be read or recorded together."""
-    bad: list[tuple[Lease, Exception]] = []
+    unreadable: list[tuple[Lease, Exception]] = []
     events: list[Event] = []
     try:
         with Job.objects.database.atomic():
-            rows = found.filter(pk__in=[lease.job_id for lease in leases]).defer(*UNREAD)
+            rows = lost.filter(pk__in=[lease.job_id for lease in leases]).defer(*UNREAD)
             jobs = list(rows.unlocked().order_by("pk").annotate(now=Now()))
             stopping = _stopping(jobs)
             excuses = {job.pk: excuse or (STOPPING if job.lease_owner in stopping else "") for job in jobs}
             read = {lease.job_id: lease for lease in leases}
-            done = [expired for job in jobs if (expired := _expire_one(job, read[job.pk], bad, events, excuses[job.pk])) is not None]
+            done = [expired for job in jobs if (expired := _expire_one(job, read[job.pk], unreadable, events, excuses[job.pk])) is not None]
             record_all(events)
     except Exception as error:
         if not db.is_refusal(error):
             raise
         if len(leases) > 1:
-            return [expired for lease in leases for expired in _expire_all(found, [lease], failed, excuse)]
-        done, bad = [], [(leases[0], error)]
-    for lease, reason in bad:
+            return [expired for lease in leases for expired in _expire_all(lost, [lease], failed, excuse)]
+        done, unreadable = [], [(leases[0], error)]
+    for lease, reason in unreadable:
         done += _set_aside(lease, reason, failed)
     return done
 
@@ -165,7 +165,7 @@ def _uuid(text: str) -> UUID | None:
         return None
 
 
-def _expire_one(job: Job, lease: Lease, bad: list[tuple[Lease, Exception]], events: list[Event], excuse: str) -> Expired | None:
+def _expire_one(job: Job, lease: Lease, unreadable: list[tuple[Lease, Exception]], events: list[Event], excuse: str) -> Expired | None:
     try:
         with Job.objects.database.atomic():  # a savepoint: a bad row does not stop the other rows
             destination, fields = decide(job, job.now, excuse)  # type: ignore[attr-defined]
@@ -183,7 +183,7 @@ def _expire_one(job: Job, lease: Lease, bad: list[tuple[Lease, Exception]], even
     except Exception as error:
         if not db.is_refusal(error):
             raise
-        bad.append((lease, error))
+        unreadable.append((lease, error))
         return None
     events += _events_of(job, destination, fields)
     if destination == states.QUEUED:
@@ -211,7 +211,7 @@ def decide(job: Job, now: datetime, excuse: str = "") -> tuple[states.Place, dic
     """
     if job.crashes and job.started_at is None:
         return _not_begun(job)
-    before = [one for one in as_list(job.history) if as_dict(one).get("blamed") is False]
+    before = [entry for entry in as_list(job.history) if as_dict(entry).get("blamed") is False]
     is_blamed = not excuse or len(before) >= MAX_UNBLAMED
     crashes = job.crashes + is_blamed
     fields: dict[str, Any] = {"worker_ids": [*as_list(job.worker_ids), job.lease_owner], "crashes": crashes}

@@ -14,7 +14,7 @@ def entry(
     *, attempt: int, worker: str, outcome: str, began: datetime | None, ended: datetime, failure: Failure | None = None
 ) -> dict[str, Any]:
     """Return an entry as JSON values; times are ISO text."""
-    made: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "attempt": attempt,
         "worker": worker,
         "outcome": outcome,
@@ -22,8 +22,8 @@ def entry(
         "finished_at": ended.isoformat(),
     }
     if failure is not None:
-        made.update(failed(failure))
-    return made
+        entry.update(failed(failure))
+    return entry
 
 
 def failed(failure: Failure) -> dict[str, Any]:

@@ -39,9 +39,9 @@ class Lapses:
         others = self._run(self._others, ~PLAIN, lambda jobs, size: sum(map(_cancel_one, _ids(jobs, size))))
         return Batch(plain.moved + others.moved, plain.set_aside + others.set_aside)
 
-    def _run(self, batches: Batches, which: Q, cancel: Callable[[JobQuerySet[Job], int], int]) -> Batch:
+    def _run(self, batches: Batches, condition: Q, cancel: Callable[[JobQuerySet[Job], int], int]) -> Batch:
         aside = batches.set_aside
-        jobs = Job.objects.current.lapsed().filter(which)
+        jobs = Job.objects.current.lapsed().filter(condition)
         if aside:
             jobs = jobs.exclude(pk__in=aside)
         return batches.run(lambda size: cancel(jobs, size), lambda size: _ids(jobs, size), _cancel_one)
@@ -59,10 +59,10 @@ def _ids(jobs: JobQuerySet[Job], limit: int) -> list[int]:
     return list(jobs.order_by("expires_at").values_list("pk", flat=True)[:limit])
 
 
-def _cancel(found: JobQuerySet[Job]) -> int:
+def _cancel(due: JobQuerySet[Job]) -> int:
     """Cancel jobs that have no target and no phases."""
     with Job.objects.database.atomic():
-        jobs = list(found.unlocked())
+        jobs = list(due.unlocked())
         moved = Job.objects.move_alike(jobs, states.CANCELED, message=EXPIRED)
         record_all(event(job, names.CANCELED, {"message": EXPIRED}) for job in jobs)
     return moved
@@ -70,8 +70,8 @@ def _cancel(found: JobQuerySet[Job]) -> int:
 
 def _cancel_one(job_id: int) -> int:
     with Job.objects.database.atomic():
-        named = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
-        if named is None or (named[1] and not try_lock([Target(*named)])):
+        row = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
+        if row is None or (row[1] and not try_lock([Target(*row)])):
             return 0
         job = Job.objects.current.lapsed().unlocked().filter(pk=job_id).first()
         if job is None:

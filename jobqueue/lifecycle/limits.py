@@ -55,10 +55,10 @@ def room(limits: Limits, scope: Scope, limit: int) -> tuple[int, Scope, list[Exp
     counts = running.counts_by_queue()
     rows = Queue.objects.current.filter(pk__in=limits.queues).values_list("pk", "max_running")
     free = limit if limits.max_running is None else min(limit, limits.max_running - sum(counts.values()))
-    rest = {name: max(most - counts.get(name, 0), 0) for name, most in rows if most is not None}
+    remaining = {name: max(most - counts.get(name, 0), 0) for name, most in rows if most is not None}
     if limits.max_running is not None:
-        rest[ALL] = max(free, 0)
-    open_queues = tuple(name for name in scope.queues if rest.get(name, 1) > 0)
+        remaining[ALL] = max(free, 0)
+    open_queues = tuple(name for name in scope.queues if remaining.get(name, 1) > 0)
     if scope.queues and not open_queues:
-        return 0, scope._replace(most=rest), lost
-    return free, scope._replace(queues=open_queues, most=rest), lost
+        return 0, scope._replace(most=remaining), lost
+    return free, scope._replace(queues=open_queues, most=remaining), lost

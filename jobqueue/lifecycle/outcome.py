@@ -109,8 +109,8 @@ class Outcome:
     @property
     def left(self) -> dict[str, str]:
         """More values for the history entry: the release that ran the job, and the place of a thread that did not stop."""
-        said = {"abandoned": f"its thread is still at {self.abandoned}"} if self.abandoned else {}
-        return {"release": release, **said} if (release := conf.release()) else said
+        place = {"abandoned": f"its thread is still at {self.abandoned}"} if self.abandoned else {}
+        return {"release": release, **place} if (release := conf.release()) else place
 
     def explained(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the columns, with a message that also says that the run was abandoned, if it was."""

@@ -51,13 +51,13 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[PhaseState]:
             if name not in rows or rows[name].position != position:
                 _phases(job=job, name=name).update(position=position)
         children.keep_ended(job)
-        done = sum(one.finished for one in known)
+        done = sum(state.finished for state in known)
         current = known[done] if done < len(known) else None
         progress = overall(done, 0, len(names))
         _begin(job, current, done, progress, **_started(job))
     # The results of phases that finished before and are no longer in the code can still be read.
-    gone = [_phase_state(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
-    return [*known, *gone]
+    removed = [_phase_state(row) for row in rows.values() if row.name not in names and row.status == JobPhase.Status.SUCCESS]
+    return [*known, *removed]
 
 
 def let_go(lease: Lease) -> None:
@@ -168,8 +168,8 @@ def progress_of(job: Job) -> int:
     """Return the progress of a job in percent, from the number of phases that it has finished; 0 if it has no phases."""
     if not job.phase:
         return 0
-    found = list(_phases(job=job).values_list("status", flat=True))
-    return overall(sum(status == JobPhase.Status.SUCCESS for status in found), 0, len(found)) if found else 0
+    statuses = list(_phases(job=job).values_list("status", flat=True))
+    return overall(sum(status == JobPhase.Status.SUCCESS for status in statuses), 0, len(statuses)) if statuses else 0
 
 
 def as_json(text: str) -> Any:

@@ -88,8 +88,8 @@ def end_pauses() -> int:
 
 def limit_queue(name: str, max_running: int | None) -> QueueAnswer:
     """Run at most `max_running` jobs of a queue at the same time, over all workers. None removes the limit; 0 starts no job."""
-    whole = isinstance(max_running, int) and not isinstance(max_running, bool)
-    if max_running is not None and not (whole and 0 <= max_running <= MAX_LIMIT):
+    is_number = isinstance(max_running, int) and not isinstance(max_running, bool)
+    if max_running is not None and not (is_number and 0 <= max_running <= MAX_LIMIT):
         rule = f"a whole number from 0 to {MAX_LIMIT}, or None for no limit"
         raise InvalidOption(f"max_running is {safe_repr(max_running)}; it must be {rule}.")
     return _decide(name, Q(max_running__isnull=True) if max_running is None else Q(max_running=max_running), max_running=max_running)
@@ -127,7 +127,7 @@ def forget_queue(name: str) -> bool:
         if Job.objects.any_in_queue(name):
             shown = mask_text(name)
             raise InvalidOption(f"Queue {shown!r} has jobs that are QUEUED or RUNNING; it cannot be forgotten before these have ended.")
-        gone = bool(Queue.objects.current.filter(pk=name).delete()[0])
-        if gone:
+        deleted = bool(Queue.objects.current.filter(pk=name).delete()[0])
+        if deleted:
             wakeup.queues_changed()
-    return gone
+    return deleted

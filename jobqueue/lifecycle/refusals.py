@@ -59,8 +59,8 @@ def _write_refused(write: Write, outcome: Outcome, write_refused: Write, error: 
     """
     aside.try_mend(outcome.lease, states.Status.RUNNING)
     last = error
-    for attempt, one in ((write, outcome), (write, _plainer(outcome)), (write_refused, _as_error(outcome, error))):
-        done, refusal = _try(attempt, [one])
+    for attempt, attempted in ((write, outcome), (write, _plainer(outcome)), (write_refused, _as_error(outcome, error))):
+        done, refusal = _try(attempt, [attempted])
         if refusal is None:
             return done
         last = refusal
@@ -76,7 +76,7 @@ def _plainer(outcome: Outcome) -> Outcome:
     """Return an outcome of the same kind with its texts in ASCII, which every database accepts, and without metadata and progress."""
     failure = outcome.failure
     if failure is not None:
-        path, summary, traceback = (texts.ascii_only(one) for one in (failure.path, failure.summary, failure.traceback))
+        path, summary, traceback = (texts.ascii_only(text) for text in (failure.path, failure.summary, failure.traceback))
         failure = replace(failure, path=path, summary=summary, traceback=traceback)
     message = None if outcome.message is None else texts.ascii_only(outcome.message)
     return replace(outcome, failure=failure, message=message, metadata=None, progress=None, phase=None, told=None)

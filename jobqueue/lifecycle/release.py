@@ -38,8 +38,8 @@ def settle(targets: Collection[Target]) -> int:
         return 0
     states.check(states.PENDING_TARGET, states.QUEUED)
     released = targets_sql.release(Job.objects.database, targets)
-    for one in released:
-        wakeup.work(one.queue, one.tenant)
+    for target in released:
+        wakeup.work(target.queue, target.tenant)
     return len(released)
 
 
@@ -93,11 +93,11 @@ def release_parked_targets(limit: int | None = None, batch: int = BATCH) -> int:
     database = Job.objects.database
     released, seen, after = 0, 0, Target("", "")
     while limit is None or seen < limit:
-        found, next_after = targets_sql.parked_behind_free(database, after, batch)
-        if found:
+        targets, next_after = targets_sql.parked_behind_free(database, after, batch)
+        if targets:
             with database.atomic():
                 # If another transaction holds the lock of a target, that transaction settles the target.
-                released += settle_safely(try_lock(found))
+                released += settle_safely(try_lock(targets))
         if next_after is None:
             break
         seen, after = seen + batch, next_after

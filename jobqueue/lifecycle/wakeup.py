@@ -60,11 +60,11 @@ def _work(queue: str, tenant: str) -> str:
 
 def read_work(payload: str) -> tuple[str, str] | None:
     """Return the tenant and the queue of a notification, or None if it is of another kind."""
-    kind, _, rest = payload.partition(":")
+    kind, _, name = payload.partition(":")
     if kind == "tenant":
-        tenant, queue = json.loads(rest)
+        tenant, queue = json.loads(name)
         return tenant, queue
-    return ("", rest) if kind == "queue" else None
+    return ("", name) if kind == "queue" else None
 
 
 def queues_changed() -> None:

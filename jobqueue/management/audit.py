@@ -12,21 +12,21 @@ CHANGES = (*QUEUES, *JOBS, *DELIVERIES, "prune")
 
 def record(options: dict[str, Any], data: Any) -> None:
     """Record the result of a subcommand; subcommands that only show something are not recorded."""
-    what, (actor, host) = options["what"], audit.operator()
-    verb = f"{what} {options['verb']}" if what == "deliveries" else what
-    if what in JOBS:
-        for one in data:
-            audit.record(actor, verb, f"job {one['job']}", one["verdict"], host, text=one["reason"])
-    elif what in DELIVERIES:
-        for one in data:
-            done = one.get("done", one.get("redelivered"))
-            audit.record(actor, verb, f"delivery {one['delivery']}", audit.DONE if done else audit.REFUSED, host, text=one["reason"])
-    elif what in ("pause", "resume") or (what == "set-webhook" and options["url"] is not None):
-        text = data.get("url", "") if what == "set-webhook" else ""
+    subject, (actor, host) = options["what"], audit.operator()
+    verb = f"{subject} {options['verb']}" if subject == "deliveries" else subject
+    if subject in JOBS:
+        for item in data:
+            audit.record(actor, verb, f"job {item['job']}", item["verdict"], host, text=item["reason"])
+    elif subject in DELIVERIES:
+        for item in data:
+            done = item.get("done", item.get("redelivered"))
+            audit.record(actor, verb, f"delivery {item['delivery']}", audit.DONE if done else audit.REFUSED, host, text=item["reason"])
+    elif subject in ("pause", "resume") or (subject == "set-webhook" and options["url"] is not None):
+        text = data.get("url", "") if subject == "set-webhook" else ""
         audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["changed"] else "no change", host, text=text)
-    elif what == "forget":
+    elif subject == "forget":
         audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["forgotten"] else "no change", host)
-    elif what == "prune" and not options["dry_run"]:
+    elif subject == "prune" and not options["dry_run"]:
         audit.record(actor, verb, "jobs", audit.DONE, host, text=f"{data['deleted']} deleted, {data['stale']} marked as stale")
 
 

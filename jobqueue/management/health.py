@@ -18,9 +18,9 @@ EXAMPLES = {SECONDS: "For example, 600 is ten minutes.", NUMBER: "For example, 0
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add an option for each threshold, and ``--fail-on``."""
-    for name, one in THRESHOLDS.items():
-        default = OFF if one.default is None else f"{one.default:g}"
-        parser.add_argument(_option(name), metavar=one.metadata["unit"], help=f"{one.metadata['help']} (default: {default})")
+    for name, threshold in THRESHOLDS.items():
+        default = OFF if threshold.default is None else f"{threshold.default:g}"
+        parser.add_argument(_option(name), metavar=threshold.metadata["unit"], help=f"{threshold.metadata['help']} (default: {default})")
     choices = [str(severity) for severity in Severity]
     parser.add_argument(
         "--fail-on", choices=choices, default=str(Severity.WARNING), help="the lowest severity for which the exit status is not 0"
@@ -30,11 +30,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def health(options: dict[str, Any]) -> tuple[Any, list[str], int]:
     """Return the problems as JSON values and as lines, and the exit status."""
     given: dict[str, Any] = {name: _value(name, options[name]) for name in THRESHOLDS if options[name] is not None}
-    found = problems(Thresholds(**given))
-    lines = [f"[{one.severity}] {one.code}: {one.text} {one.fix}" for one in found]
+    current = problems(Thresholds(**given))
+    lines = [f"[{problem.severity}] {problem.code}: {problem.text} {problem.fix}" for problem in current]
     counted = [Severity.ERROR] if options["fail_on"] == Severity.ERROR else [Severity.ERROR, Severity.WARNING]
-    status = min((STATUSES[one.severity] for one in found if one.severity in counted), default=0)
-    return {"healthy": not found, "problems": [asdict(one) for one in found]}, lines or ["All is well."], status
+    status = min((STATUSES[problem.severity] for problem in current if problem.severity in counted), default=0)
+    return {"healthy": not current, "problems": [asdict(problem) for problem in current]}, lines or ["All is well."], status
 
 
 def _option(name: str) -> str:

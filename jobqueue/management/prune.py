@@ -62,14 +62,14 @@ def _sweep(options: dict[str, Any]) -> apply.Sweep:
 
 def _done(sweep: apply.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lines, bool]:
     deleted = stale = set_aside = events = 0
-    told, whole = time.monotonic(), False
+    logged_at, is_complete = time.monotonic(), False
     try:
-        while not whole:
+        while not is_complete:
             run = sweep.run(TURN_SECONDS)
-            deleted, stale, set_aside, whole = deleted + run.deleted, stale + run.stale, set_aside + run.set_aside, not run.more
+            deleted, stale, set_aside, is_complete = deleted + run.deleted, stale + run.stale, set_aside + run.set_aside, not run.more
             events += run.events
-            if not whole and time.monotonic() - told >= TELL_SECONDS:
-                told = time.monotonic()
+            if not is_complete and time.monotonic() - logged_at >= TELL_SECONDS:
+                logged_at = time.monotonic()
                 tell(f"{plural(deleted, 'job')} deleted, {stale:,} marked as stale so far.")
     except KeyboardInterrupt:
         tell("Stopped. The next run continues here.")
@@ -78,7 +78,7 @@ def _done(sweep: apply.Sweep, tell: Callable[[str], None]) -> tuple[Any, Lines, 
         lines.append(f"{plural(events, 'event')} deleted with them.")
     if set_aside:
         lines.append(f"{plural(set_aside, 'job')} could not be deleted; the log says why.")
-    return {"deleted": deleted, "events": events, "stale": stale, "set_aside": set_aside, "complete": whole}, lines, whole
+    return {"deleted": deleted, "events": events, "stale": stale, "set_aside": set_aside, "complete": is_complete}, lines, is_complete
 
 
 def _counted(sweep: apply.Sweep) -> tuple[Any, Lines, bool]:
@@ -86,10 +86,10 @@ def _counted(sweep: apply.Sweep) -> tuple[Any, Lines, bool]:
     lines: Lines = []
     going: set[int] = set()
     for key, text, rules in (("delete", "would be deleted", sweep.delete), ("stale", "would be marked as stale", sweep.stale)):
-        wanted = (one for one in apply.due(rules) if one.id not in going and (apply.may_go(one) if key == "delete" else not one.stale))
-        found = list(itertools.islice(wanted, MAX_COUNTED))
-        counts = Counter((one.queue, one.status) for one in found)
-        going = {one.id for one in found}
+        wanted = (job for job in apply.due(rules) if job.id not in going and (apply.may_go(job) if key == "delete" else not job.stale))
+        next_jobs = list(itertools.islice(wanted, MAX_COUNTED))
+        counts = Counter((job.queue, job.status) for job in next_jobs)
+        going = {job.id for job in next_jobs}
         number = sum(counts.values())
         more = number >= MAX_COUNTED
         groups = [{"queue": queue, "status": status, "jobs": jobs} for (queue, status), jobs in sorted(counts.items())]

@@ -15,32 +15,36 @@ LONGEST = 2_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def lines(told: dict[str, Any], why: str = "") -> list[str]:
+def lines(report: dict[str, Any], why: str = "") -> list[str]:
     """Return a report as lines; `why` is a text about what the job waits for, or ""."""
-    found = [f"Job {told['id']}  {told['task']}"]
-    facts = [(name, _plain(text)) for name, text in _facts(told, why) if text]
+    output = [f"Job {report['id']}  {report['task']}"]
+    facts = [(name, _plain(text)) for name, text in _facts(report, why) if text]
     width = max(len(name) for name, _ in facts)
     for name, text in facts:
-        found += _indented(f"  {name.ljust(width)}  ", text)
-    runs = told["runs"]
+        output += _indented(f"  {name.ljust(width)}  ", text)
+    runs = report["runs"]
     if runs:
-        found += ["", "Runs that did not succeed"]
+        output += ["", "Runs that did not succeed"]
         for run in runs:
-            found += _run(run)
-    return found
+            output += _run(run)
+    return output
 
 
 def seconds(value: float) -> str:
     """Return a duration as text: "0.21 s", "12.0 s", "2 min 05 s", "3 h 20 min"."""
     if value < 60:
         return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
-    whole = int(value)
-    return f"{whole // 60} min {whole % 60:02} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    whole_seconds = int(value)
+    return (
+        f"{whole_seconds // 60} min {whole_seconds % 60:02} s"
+        if whole_seconds < 3600
+        else f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60:02} min"
+    )
 
 
-def attempts(told: dict[str, Any]) -> str:
+def attempts(report: dict[str, Any]) -> str:
     """Return the numbers of runs, failures and crashes of a job in words."""
-    count = told["attempts"]
+    count = report["attempts"]
     if not count["runs"]:
         return "none started"
     failed = f"; {count['failures']} of at most {count['max_attempts']} failed" if count["failures"] else ""
@@ -48,39 +52,39 @@ def attempts(told: dict[str, Any]) -> str:
     return f"{plural(count['runs'], 'run')} started{failed}{lost}"
 
 
-def ran(told: dict[str, Any]) -> str:
+def ran(report: dict[str, Any]) -> str:
     """Return the duration of the last run in words, with that of all runs if there were several."""
-    last, in_all = told["ran_seconds"], told["ran_seconds_in_all"]
+    last, in_all = report["ran_seconds"], report["ran_seconds_in_all"]
     if last is None:
         return f"{seconds(in_all)} in all" if in_all else ""
     return f"{seconds(last)}{f' ({seconds(in_all)} in all)' if in_all > last else ''}"
 
 
-def _facts(told: dict[str, Any], why: str) -> Iterator[tuple[str, str]]:
-    waiting = f" for {told['waiting_for']}" if told["waiting_for"] else ""
-    stopping = f", asked to stop, to be {told['cancel_requested']}" if told["cancel_requested"] else ""
-    yield "state", f"{told['status']}{waiting}{stopping}"
+def _facts(report: dict[str, Any], why: str) -> Iterator[tuple[str, str]]:
+    waiting = f" for {report['waiting_for']}" if report["waiting_for"] else ""
+    stopping = f", asked to stop, to be {report['cancel_requested']}" if report["cancel_requested"] else ""
+    yield "state", f"{report['status']}{waiting}{stopping}"
     yield "waits because", why
-    yield "message", told["outcome"]["message"]
-    yield "result", _json(told["outcome"]["result"])
-    yield "attempts", attempts(told)
-    yield "waited", waits.in_words(told["waits"], seconds)
-    yield "claimable for", "" if told["waited_seconds"] is None else seconds(told["waited_seconds"])
-    yield "ran", ran(told)
-    yield "progress", f"{told['progress']} %" if told["progress"] else ""
-    yield "phase", told["phase"]
+    yield "message", report["outcome"]["message"]
+    yield "result", _json(report["outcome"]["result"])
+    yield "attempts", attempts(report)
+    yield "waited", waits.in_words(report["waits"], seconds)
+    yield "claimable for", "" if report["waited_seconds"] is None else seconds(report["waited_seconds"])
+    yield "ran", ran(report)
+    yield "progress", f"{report['progress']} %" if report["progress"] else ""
+    yield "phase", report["phase"]
     for name in ("created_at", "run_at", "expires_at", "first_started_at", "started_at", "finished_at"):
-        yield name.removesuffix("_at").replace("_", " "), told["times"][name] or ""
-    yield "queue", f"{told['queue']}, priority {told['priority']}"
+        yield name.removesuffix("_at").replace("_", " "), report["times"][name] or ""
+    yield "queue", f"{report['queue']}, priority {report['priority']}"
     for name in ("tenant", "target", "unique_key"):
-        yield name.replace("_", " "), told[name]
-    yield "arguments", _call(told["arguments"])
-    yield "metadata", _json(told["metadata"] or None)
+        yield name.replace("_", " "), report[name]
+    yield "arguments", _call(report["arguments"])
+    yield "metadata", _json(report["metadata"] or None)
 
 
 def _call(arguments: dict[str, Any]) -> str:
-    named = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments["kwargs"].items()]
-    return ", ".join([*(json.dumps(value, ensure_ascii=False, default=str) for value in arguments["args"]), *named])
+    by_name = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments["kwargs"].items()]
+    return ", ".join([*(json.dumps(value, ensure_ascii=False, default=str) for value in arguments["args"]), *by_name])
 
 
 def _json(value: Any) -> str:

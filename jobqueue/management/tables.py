@@ -36,12 +36,22 @@ def worker_cells(worker: health.Alive) -> tuple[str, ...]:
     return (worker.process, worker.state.lower(), ", ".join(worker.queues) or "all", str(worker.running), str(worker.slots), problems)
 
 
-def leader_cells(one: duties.Leader) -> tuple[str, ...]:
+def leader_cells(leader: duties.Leader) -> tuple[str, ...]:
     """Return the cells of a duty and its leader."""
-    held = "-" if one.held_seconds is None else f"{one.held_seconds:.0f} s"
-    took = "-" if one.last_duration_seconds is None else f"{one.last_duration_seconds:.3f} s"
-    by = one.process or one.worker_id or "nobody"
-    return (one.name, by, held, one.last_run_at or "-", took, str(one.items), str(one.runs), str(one.errors), one.problem or "-")
+    held_for = "-" if leader.held_seconds is None else f"{leader.held_seconds:.0f} s"
+    took = "-" if leader.last_duration_seconds is None else f"{leader.last_duration_seconds:.3f} s"
+    led_by = leader.process or leader.worker_id or "nobody"
+    return (
+        leader.name,
+        led_by,
+        held_for,
+        leader.last_run_at or "-",
+        took,
+        str(leader.items),
+        str(leader.runs),
+        str(leader.errors),
+        leader.problem or "-",
+    )
 
 
 def error_cells(kind: ErrorKind) -> tuple[str, ...]:
@@ -60,11 +70,20 @@ def error_cells(kind: ErrorKind) -> tuple[str, ...]:
     )
 
 
-def schedule_cells(one: ticks.ScheduleState) -> tuple[str, ...]:
+def schedule_cells(schedule: ticks.ScheduleState) -> tuple[str, ...]:
     """Return the cells of a schedule."""
-    when = f"{one.when} {one.time_zone}".strip()
-    job = "-" if one.last_job_id is None else str(one.last_job_id)
-    return (one.name, one.task, when, one.state, brief(one.next_at), brief(one.last_at), job, one.last_error or "-")
+    when = f"{schedule.when} {schedule.time_zone}".strip()
+    job = "-" if schedule.last_job_id is None else str(schedule.last_job_id)
+    return (
+        schedule.name,
+        schedule.task,
+        when,
+        schedule.state,
+        brief(schedule.next_at),
+        brief(schedule.last_at),
+        job,
+        schedule.last_error or "-",
+    )
 
 
 def brief(when: datetime | None) -> str:
@@ -79,7 +98,7 @@ def iso(when: datetime | None) -> str | None:
 
 def printable(text: str) -> str:
     """Return a text as one line without control characters: any code that enqueues jobs can choose the name of a queue."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode("ascii") for character in text)
 
 
 def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

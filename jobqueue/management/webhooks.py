@@ -61,8 +61,8 @@ def webhooks(options: dict[str, Any]) -> tuple[Any, list[tuple[str, ...]]]:
     status = (options["status"] or "").upper()
     if status and status not in Status.values:
         raise CommandError(f"--status is {options['status'][:80]!r}; it must be one of {', '.join(Status.values)}.")
-    found = newest(MAX_SHOWN, status)
-    return [_data(one) for one in found], [_cells(one) for one in found]
+    deliveries = newest(MAX_SHOWN, status)
+    return [_data(delivery) for delivery in deliveries], [_cells(delivery) for delivery in deliveries]
 
 
 def redeliver_all(options: dict[str, Any]) -> Answer:
@@ -72,7 +72,7 @@ def redeliver_all(options: dict[str, Any]) -> Answer:
         answer = redeliver(delivery_id)
         data.append({"delivery": delivery_id, "redelivered": answer.done, "reason": answer.reason})
         lines.append(f"Delivery {delivery_id} is {'sent again.' if answer else f'not sent again: {answer.reason}.'}")
-    return data, lines, all(one["redelivered"] for one in data)
+    return data, lines, all(item["redelivered"] for item in data)
 
 
 def act_on_deliveries(options: dict[str, Any]) -> Answer:
@@ -83,22 +83,22 @@ def act_on_deliveries(options: dict[str, Any]) -> Answer:
         answer = act(delivery_id)
         data.append({"delivery": delivery_id, "done": answer.done, "reason": answer.reason})
         lines.append(f"Delivery {delivery_id} is {done if answer else f'not {done}: {answer.reason}'}.")
-    return data, lines, all(one["done"] for one in data)
+    return data, lines, all(item["done"] for item in data)
 
 
 def set_webhook(options: dict[str, Any]) -> Answer:
     """Set or show the URL that the events of a queue are sent to."""
-    events = None if options["event"] is None else [one for one in options["event"] if one]
+    events = None if options["event"] is None else [name for name in options["event"] if name]
     if options["url"] is None and events is not None:
         raise CommandError("--event needs the URL that they are sent to: add it after the queue.")
     name, url = options["queue"], options["url"]
     answer = queue_webhook(name) if url is None else set_queue_webhook(name, url, events)
     receiver = webhook_rules.shown_url(answer.url)
     data = {"name": answer.name, "changed": answer.changed, "url": receiver, "events": list(answer.events)}
-    which = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
+    names = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
     same = "" if answer.changed or url is None else " (no change)"
-    to = f"The events of queue {answer.name!r} are sent to {receiver}{which}" if answer.url else f"Queue {answer.name!r} sends no events"
-    return data, [f"{to}{same}."], True
+    text = f"The events of queue {answer.name!r} are sent to {receiver}{names}" if answer.url else f"Queue {answer.name!r} sends no events"
+    return data, [f"{text}{same}."], True
 
 
 def _number(text: str) -> int:
@@ -113,36 +113,36 @@ def _text(value: str) -> str:
     return PLAIN.cut(value, MAX_TEXT_BYTES)
 
 
-def _data(one: WebhookDelivery) -> dict[str, Any]:
+def _data(delivery: WebhookDelivery) -> dict[str, Any]:
     return {
-        "delivery": one.pk,
-        "message_id": str(one.message_id),
-        "status": one.status,
-        "event": one.event,
-        "job": one.job_id,
-        "queue": _text(one.queue),
-        "url": webhook_rules.shown_url(one.url),
-        "attempts": one.attempts,
-        "created_at": one.created_at.isoformat(),
-        "next_attempt_at": one.next_attempt_at.isoformat() if one.status == Status.PENDING else None,
-        "finished_at": one.finished_at.isoformat() if one.finished_at else None,
-        "response_status": one.response_status,
-        "error": mask_text(one.error),
+        "delivery": delivery.pk,
+        "message_id": str(delivery.message_id),
+        "status": delivery.status,
+        "event": delivery.event,
+        "job": delivery.job_id,
+        "queue": _text(delivery.queue),
+        "url": webhook_rules.shown_url(delivery.url),
+        "attempts": delivery.attempts,
+        "created_at": delivery.created_at.isoformat(),
+        "next_attempt_at": delivery.next_attempt_at.isoformat() if delivery.status == Status.PENDING else None,
+        "finished_at": delivery.finished_at.isoformat() if delivery.finished_at else None,
+        "response_status": delivery.response_status,
+        "error": mask_text(delivery.error),
     }
 
 
-def _cells(one: WebhookDelivery) -> tuple[str, ...]:
-    now: datetime = one.now  # type: ignore[attr-defined]  # annotated by the query
-    ahead = (one.next_attempt_at - now).total_seconds()
-    following = "-" if one.status != Status.PENDING else f"in {ahead:.0f} s" if ahead > 0 else "now"
-    said = " ".join(part for part in (str(one.response_status or ""), _text(one.error).partition("\n")[0]) if part) or "-"
+def _cells(delivery: WebhookDelivery) -> tuple[str, ...]:
+    now: datetime = delivery.now  # type: ignore[attr-defined]  # annotated by the query
+    ahead = (delivery.next_attempt_at - now).total_seconds()
+    following = "-" if delivery.status != Status.PENDING else f"in {ahead:.0f} s" if ahead > 0 else "now"
+    response = " ".join(part for part in (str(delivery.response_status or ""), _text(delivery.error).partition("\n")[0]) if part) or "-"
     return (
-        str(one.pk),
-        one.status,
-        one.event,
-        str(one.job_id),
-        shorten(webhook_rules.shown_url(one.url), MAX_TEXT_BYTES),
-        str(one.attempts),
+        str(delivery.pk),
+        delivery.status,
+        delivery.event,
+        str(delivery.job_id),
+        shorten(webhook_rules.shown_url(delivery.url), MAX_TEXT_BYTES),
+        str(delivery.attempts),
         following,
-        said,
+        response,
     )

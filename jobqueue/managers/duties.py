@@ -48,10 +48,10 @@ class LeaseQuerySet(models.QuerySet[Row]):
 
     def terms(self, holder: str, terms: Mapping[str, datetime]) -> Self:
         """Return the leases that a holder still has, that is, whose terms are still these."""
-        mine = Q(pk__in=())
+        condition = Q(pk__in=())
         for name, acquired_at in terms.items():
-            mine |= Q(job_name=name, lease_acquired_at=acquired_at)
-        return self.filter(mine, held_by_worker_id=holder)
+            condition |= Q(job_name=name, lease_acquired_at=acquired_at)
+        return self.filter(condition, held_by_worker_id=holder)
 
 
 class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  # type: ignore[misc]
@@ -72,8 +72,8 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         columns = ("job_name", "held_by_worker_id", "lease_acquired_at", "heartbeat_at", "now")
         rows = list(self.current.order_by().annotate(now=Now()).values_list(*columns))
         lease = _lease()
-        found = [DutyState(name, holder, at, beat is None or abs(now - beat) > lease) for name, holder, at, beat, now in rows]
-        return found, rows[0][4] if rows else None
+        states = [DutyState(name, holder, at, beat is None or abs(now - beat) > lease) for name, holder, at, beat, now in rows]
+        return states, rows[0][4] if rows else None
 
     def add(self, names: Collection[str]) -> None:
         """Insert the rows of duties that have none."""
@@ -85,15 +85,15 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
             # FOR UPDATE, because it conflicts with the fence of a leader's transaction. So no worker takes over
             # during a write of the leader.
             rows = self.current.free().filter(job_name__in=names).select_for_update(skip_locked=True).order_by("job_name")
-            found = list(rows.annotate(now=Now()).values_list("job_name", "now", "metadata"))
-            if found:
+            free = list(rows.annotate(now=Now()).values_list("job_name", "now", "metadata"))
+            if free:
                 # The time that was read, and not Now(), because later statements compare the term with this
                 # value, and SQLite compares texts.
-                now = found[0][1]
-                self.current.filter(pk__in=[row[0] for row in found]).update(
+                now = free[0][1]
+                self.current.filter(pk__in=[row[0] for row in free]).update(
                     held_by_worker_id=holder, lease_acquired_at=now, heartbeat_at=now
                 )
-        return {name: NewTerm(now, metadata if isinstance(metadata, dict) else {}) for name, _, metadata in found}
+        return {name: NewTerm(now, metadata if isinstance(metadata, dict) else {}) for name, _, metadata in free}
 
     def renew(self, holder: str, terms: Mapping[str, datetime], metadata: Mapping[str, Any]) -> tuple[set[str], datetime | None]:
         """Renew terms and write the metadata of their duties, in one statement; return the terms still held, and the database's time."""

@@ -87,9 +87,9 @@ class JobQuerySet(models.QuerySet[Row]):
 
     def blocking(self, target: Target) -> Self:
         """Return the jobs that hold a target or block it, the holder first."""
-        held = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
-        mine = self.filter(held, ~Q(target=""), tenant=target.tenant, target=target.name)
-        return mine.order_by("-holds_target", "claim_rank", "pk")
+        holds_or_blocks = Q(holds_target=True) | Q(status__in=[states.Status.PAUSED, states.Status.ERROR])
+        jobs = self.filter(holds_or_blocks, ~Q(target=""), tenant=target.tenant, target=target.name)
+        return jobs.order_by("-holds_target", "claim_rank", "pk")
 
     def counts_by_queue(self) -> dict[str, int]:
         """Return the number of these jobs in each queue."""
@@ -104,8 +104,8 @@ class JobQuerySet(models.QuerySet[Row]):
         with database.atomic():
             columns = ("pk", "attempt", "tenant", "target", "queue", "task", "status", "webhook_url")
             # Lock the rows, so that exactly those jobs are deleted whose deletion is recorded.
-            mine: JobQuerySet[Row] = JobQuerySet(self.model, using=self.db).filter(pk__in=self.order_by().values("pk"))
-            rows = list(mine.order_by("pk").select_for_update(of=("self",)).values_list(*columns))
+            same_jobs: JobQuerySet[Row] = JobQuerySet(self.model, using=self.db).filter(pk__in=self.order_by().values("pk"))
+            rows = list(same_jobs.order_by("pk").select_for_update(of=("self",)).values_list(*columns))
             for first in range(0, len(rows), ERASED_AT_ONCE):
                 part = rows[first : first + ERASED_AT_ONCE]
                 jobs: JobQuerySet[Row] = JobQuerySet(self.model, using=self.db).filter(pk__in=[row[0] for row in part]).only("pk")
@@ -208,8 +208,8 @@ class JobManager(models.Manager.from_queryset(JobQuerySet), Generic[Row]):  # ty
         """Move at most `limit` due jobs to QUEUED, and skip locked rows. Return the queue and the tenant of each."""
         states.check(states.PENDING_TIME, states.QUEUED)
         with self.database.atomic():
-            found = (self.current if among is None else among).due().unlocked().order_by("run_at")[:limit]
-            due = {pk: (queue, tenant) for pk, queue, tenant in found.values_list("pk", "queue", "tenant")}
+            jobs = (self.current if among is None else among).due().unlocked().order_by("run_at")[:limit]
+            due = {pk: (queue, tenant) for pk, queue, tenant in jobs.values_list("pk", "queue", "tenant")}
             if due:
                 self.current.filter(pk__in=due, status=states.Status.PENDING).update(
                     status=states.Status.QUEUED,

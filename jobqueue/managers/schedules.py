@@ -81,26 +81,26 @@ class ScheduleManager(models.Manager.from_queryset(ScheduleQuerySet), Generic[Ro
         except Exception as error:
             if is_outage(error):
                 raise
-        found = {}
+        schedules = {}
         for name in self.current.values_list("name", flat=True):
             try:
-                found[name] = self.current.get(name=name)
+                schedules[name] = self.current.get(name=name)
             except Exception as error:
                 if is_outage(error):
                     raise
                 repeats.log(logging.ERROR, "Schedule %s: its row cannot be read: %s", name, exception_summary(error, PLAIN), kind=name)
-        return found
+        return schedules
 
     def next_wake(self, service: str) -> datetime | None:
         """Return when the next schedule of a service is due, or is tried again; None if there is none."""
-        found = (
+        next_times = (
             self.current.active()
             .of(service)
             .aggregate(
                 due=models.Min("next_at", filter=Q(retry_at__isnull=True)), again=models.Min("retry_at", filter=Q(retry_at__isnull=False))
             )
         )
-        return min((one for one in found.values() if one is not None), default=None)
+        return min((time for time in next_times.values() if time is not None), default=None)
 
 
 class ScheduleTickQuerySet(models.QuerySet[Row]):

@@ -23,10 +23,15 @@ class DeliveryQuerySet(models.QuerySet[Row]):
 
     def without_receivers(self, origins: Collection[str]) -> Self:
         """Exclude the deliveries to some receivers, given as scheme, host and port."""
-        theirs = Q(pk__in=())
-        for one in origins:
-            theirs |= Q(url__istartswith=f"{one}/") | Q(url__istartswith=f"{one}?") | Q(url__istartswith=f"{one}#") | Q(url__iexact=one)
-        return self.exclude(theirs) if origins else self
+        condition = Q(pk__in=())
+        for origin in origins:
+            condition |= (
+                Q(url__istartswith=f"{origin}/")
+                | Q(url__istartswith=f"{origin}?")
+                | Q(url__istartswith=f"{origin}#")
+                | Q(url__iexact=origin)
+            )
+        return self.exclude(condition) if origins else self
 
     def claimed(self, delivery_id: int, attempts: int, until: datetime) -> Self:
         """Return the delivery if it is still in the attempt that a sender has begun. It is not if another sender has taken it since."""

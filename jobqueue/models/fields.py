@@ -86,19 +86,19 @@ _decode = json_module.JSONDecoder(parse_constant=_refuse_constant).decode
 def read_json(value: Any) -> Any:
     """Return the value of a JSON text, or the text itself if it cannot be read."""
     try:
-        found = _decode(value)
+        decoded = _decode(value)
         if "\\u" in value and _HALF_PAIR.search(value):  # SQLite stores half a surrogate pair, which no page and no other database accepts
-            found = _decode(clean(json_module.dumps(found, ensure_ascii=False)))
+            decoded = _decode(clean(json_module.dumps(decoded, ensure_ascii=False)))
     except (ValueError, TypeError, RecursionError):
         return Unreadable(clean(str(value)))
-    deep = isinstance(found, dict | list) and value.count("[") + value.count("{") > MAX_DEPTH and _is_deeper(found, MAX_DEPTH)
-    return Unreadable(clean(value)) if deep else found
+    deep = isinstance(decoded, dict | list) and value.count("[") + value.count("{") > MAX_DEPTH and _is_deeper(decoded, MAX_DEPTH)
+    return Unreadable(clean(value)) if deep else decoded
 
 
 def _is_deeper(value: Any, depth: int) -> bool:
     level = [value]
     for _ in range(depth):
-        level = [one for part in level for one in (part.values() if isinstance(part, dict) else part) if isinstance(one, dict | list)]
+        level = [item for part in level for item in (part.values() if isinstance(part, dict) else part) if isinstance(item, dict | list)]
         if not level:
             return False
     return True
@@ -117,15 +117,15 @@ class Readable(Func):
     def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:  # type: ignore[override]
         """Return a condition for each column, because SQLite stores any text as a time."""
         conditions, params = [], list[Any]()
-        for one in self.get_source_expressions():
-            part, values = compiler.compile(one)  # a column, or in Django's check of an instance a value
+        for expression in self.get_source_expressions():
+            part, values = compiler.compile(expression)  # a column, or in Django's check of an instance a value
             conditions.append(f"({part} IS NULL OR {can_be_read(part)})")
             params += [*values] * (conditions[-1].count(part) if values else 0)
         return f"({' AND '.join(conditions)})", params
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:
         """Return a condition that names each column once, because the server parses a constraint again for each statement."""
-        parts = [compiler.compile(one) for one in self.get_source_expressions()]
+        parts = [compiler.compile(expression) for expression in self.get_source_expressions()]
         names, params = [part for part, _ in parts], [param for _, values in parts for param in values]
         if len(names) == 1:
             return f"({names[0]} BETWEEN '{FIRST}+00' AND '{LAST}+00')", params

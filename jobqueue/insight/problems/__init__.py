@@ -47,8 +47,8 @@ CHECKS: Final[tuple[Check, ...]] = (
 def problems(thresholds: Thresholds | None = None) -> list[Problem]:
     """Return all problems, errors first; raise an error of the database only in an outage or if its tables are missing."""
     given = thresholds or Thresholds()
-    found = [problem for check in CHECKS for problem in _checked(check, given)]
-    return sorted(found, key=lambda problem: problem.severity != Severity.ERROR)
+    current = [problem for check in CHECKS for problem in _checked(check, given)]
+    return sorted(current, key=lambda problem: problem.severity != Severity.ERROR)
 
 
 def _checked(check: Check, given: Thresholds) -> list[Problem]:

@@ -77,7 +77,7 @@ class Thresholds:
     max_webhook_delay: float | None = _threshold(300.0, SECONDS, "how long a webhook delivery may be due")
 
 
-THRESHOLDS: Final = {one.name: one for one in fields(Thresholds)}
+THRESHOLDS: Final = {field.name: field for field in fields(Thresholds)}
 
 
 def above(number: float | None, threshold: float | None) -> bool:
@@ -85,17 +85,17 @@ def above(number: float | None, threshold: float | None) -> bool:
     return number is not None and threshold is not None and number > threshold
 
 
-def masked(found: Problem) -> Problem:
+def masked(problem: Problem) -> Problem:
     """Return a problem with masked secrets, and without a link whose URL would contain one."""
-    link = found.link
+    link = problem.link
     if link is not None and any(mask_text(value) != value for value in link.query.values()):
         link = None
-    return replace(found, text=mask_text(found.text), subject=mask_text(found.subject), link=link)
+    return replace(problem, text=mask_text(problem.text), subject=mask_text(problem.subject), link=link)
 
 
-def shortened(found: Iterable[Problem]) -> list[Problem]:
+def shortened(problems: Iterable[Problem]) -> list[Problem]:
     """Return at most `MAX_NAMED` problems of one code; if there are more, the last one counts the rest."""
-    every = list(found)
+    every = list(problems)
     if len(every) <= MAX_NAMED:
         return every
     first, rest = every[: MAX_NAMED - 1], len(every) - MAX_NAMED + 1

@@ -64,12 +64,12 @@ def silent_worker(given: Thresholds) -> Iterator[Problem]:
 
 def stuck_duty(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each duty that no worker performs."""
-    for one in duties.leaders():
-        if one.problem:
-            text = f"Duty {one.name!r}: {one.problem}."
+    for leader in duties.leaders():
+        if leader.problem:
+            text = f"Duty {leader.name!r}: {leader.problem}."
             fix = "Release the duty, so that another worker leads it; the log of its leader says more."
             yield Problem(
-                "stuck_duty", Severity.ERROR, text, fix, one.name, link=PageLink("jobqueue_backgroundjoblease_change", (one.name,))
+                "stuck_duty", Severity.ERROR, text, fix, leader.name, link=PageLink("jobqueue_backgroundjoblease_change", (leader.name,))
             )
 
 

@@ -102,13 +102,13 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
         ),
         (("is PENDING for a time, but has none", "are PENDING for a time, but have none", ""), due.filter(run_at__isnull=True)),
     )
-    for (one, several, rest), rows in kinds:
+    for (singular, plural_form, ending), rows in kinds:
         ids = list(rows.order_by().values_list("pk", flat=True)[:MAX_COUNTED])
         if ids:
             more = len(ids) >= MAX_COUNTED
             such = "job" if len(ids) == 1 else "such as job"
-            what = f"{plural(len(ids), 'job', more=more)} that {verb(len(ids), one, several, more=more)}{rest}"
-            text = f"No worker moves {what}, {such} {min(ids)}."
+            stuck = f"{plural(len(ids), 'job', more=more)} that {verb(len(ids), singular, plural_form, more=more)}{ending}"
+            text = f"No worker moves {stuck}, {such} {min(ids)}."
             fix = "Check that the duties run; the log of their leader names the rows that it cannot move."
             link = PageLink("jobqueue_job_change", (str(min(ids)),))
             yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=more, link=link)
@@ -147,15 +147,15 @@ def unknown_states(given: Thresholds) -> Iterator[Problem]:
 
     No index has these jobs. The check reads the oldest jobs, among which they remain, and the newest.
     """
-    found: dict[int, str] = {}
+    unknown: dict[int, str] = {}
     for order in ("pk", "-pk"):
         for job_id, status, waiting_for in Job.objects.current.order_by(order).values_list("pk", "status", "waiting_for")[:MAX_SCANNED]:
             if status not in states.Status.values:
-                found[job_id] = f"the status {safe_repr(status)}"
+                unknown[job_id] = f"the status {safe_repr(status)}"
             elif status == states.Status.PENDING and waiting_for not in WAITS:
-                found[job_id] = f"the status PENDING and waits for {safe_repr(waiting_for)}"
-    for job_id, what in sorted(found.items()):
-        text = f"Job {job_id} has {what}, which does not exist. Nothing moves it."
+                unknown[job_id] = f"the status PENDING and waits for {safe_repr(waiting_for)}"
+    for job_id, state in sorted(unknown.items()):
+        text = f"Job {job_id} has {state}, which does not exist. Nothing moves it."
         fix = "It was written by raw SQL. Give it a status that exists, by SQL, or delete it."
         yield Problem("unknown_states", Severity.WARNING, text, fix, str(job_id), link=PageLink("jobqueue_job_change", (str(job_id),)))
 
@@ -164,15 +164,15 @@ def blocked_targets(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem if jobs wait for targets that a PAUSED or failed job blocks: only an operator can release these."""
     if given.max_blocked_targets is None:
         return
-    found, more = blocking_jobs()
-    if above(len(found), given.max_blocked_targets):
-        first = found[0]
+    blockers, more = blocking_jobs()
+    if above(len(blockers), given.max_blocked_targets):
+        first = blockers[0]
         scope = f" (only the first {MAX_STUCK_CHECKED:,} targets that jobs wait for were checked)" if more else ""
-        behind = f"behind job {first.pk}" if len(found) == 1 else f"such as behind job {first.pk}"
-        text = f"The jobs of {plural(len(found), 'target')} wait for an operator, {behind}, which is {first.status}{scope}."
+        behind = f"behind job {first.pk}" if len(blockers) == 1 else f"such as behind job {first.pk}"
+        text = f"The jobs of {plural(len(blockers), 'target')} wait for an operator, {behind}, which is {first.status}{scope}."
         fix = "Resume, cancel or delete the job that blocks each target, or clear the target."
         link = PageLink("jobqueue_job_targets", query={"stuck": "1"})
-        yield Problem("blocked_targets", Severity.WARNING, text, fix, count=len(found), more=more, link=link)
+        yield Problem("blocked_targets", Severity.WARNING, text, fix, count=len(blockers), more=more, link=link)
 
 
 def failing_schedules(given: Thresholds) -> Iterator[Problem]:

@@ -41,21 +41,21 @@ class Command(BaseCommand):
         """Add the subcommands and their arguments."""
         chosen = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
         for name, (text, argument) in SUBCOMMANDS.items():
-            one = chosen.add_parser(name, help=text, description=text)
+            command = chosen.add_parser(name, help=text, description=text)
             if argument == "queue":
-                one.add_argument("queue", help="the name of the queue")
+                command.add_argument("queue", help="the name of the queue")
                 if name == "pause":
-                    one.add_argument("--until", metavar="WHEN", help="end the pause at a time (ISO 8601), or after a number of seconds")
+                    command.add_argument("--until", metavar="WHEN", help="end the pause at a time (ISO 8601), or after a number of seconds")
             elif argument == "jobs":
-                one.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job, or its public id")
+                command.add_argument("jobs", nargs="+", metavar="JOB_ID", help="the number of a job, or its public id")
             elif argument == "job":
-                one.add_argument("job", metavar="JOB_ID", help="the number of the job, or its public id")
-                one.add_argument("--tracebacks", action="store_true", help="show where each error was raised")
+                command.add_argument("job", metavar="JOB_ID", help="the number of the job, or its public id")
+                command.add_argument("--tracebacks", action="store_true", help="show where each error was raised")
             elif argument == "prune":
-                prune.add_arguments(one)
+                prune.add_arguments(command)
             elif argument in ADDERS:
-                ADDERS[argument](one)
-            one.add_argument("--json", action="store_true", help="answer in JSON")
+                ADDERS[argument](command)
+            command.add_argument("--json", action="store_true", help="answer in JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run one subcommand; exit with a status other than 0 if something was refused or a problem was found."""
@@ -107,9 +107,9 @@ def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
 
 
 def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    name, gone = options["queue"], queues.forget_queue(options["queue"])
-    text = f"Queue {name!r} is forgotten: its pause, limit and webhook are gone." if gone else f"Queue {name!r} has no row to remove."
-    return {"name": name, "forgotten": gone}, [text], True
+    name, removed = options["queue"], queues.forget_queue(options["queue"])
+    text = f"Queue {name!r} is forgotten: its pause, limit and webhook are gone." if removed else f"Queue {name!r} has no row to remove."
+    return {"name": name, "forgotten": removed}, [text], True
 
 
 def _cancel(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -126,12 +126,12 @@ def _act(texts: list[str], verb: Callable[[int], Answer], done: str) -> tuple[An
         try:
             answer = verb(job_id)
         except JobDoesNotExist as error:
-            told = {"job": job_id, "verdict": Verdict.REFUSED.value, "status": None, "reason": str(error)}
+            result = {"job": job_id, "verdict": Verdict.REFUSED.value, "status": None, "reason": str(error)}
             line, refused = f"Job {job_id} was not {done}: there is no such job.", True
         else:
-            told = {"job": job_id, "verdict": answer.verdict.value, "status": answer.status, "reason": answer.reason}
+            result = {"job": job_id, "verdict": answer.verdict.value, "status": answer.status, "reason": answer.reason}
             line, refused = _sentence(answer, done), not answer
-        data.append(told)
+        data.append(result)
         lines.append(line)
         fine = fine and not refused
     return data, lines, fine
@@ -150,19 +150,23 @@ def _prune(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    found = health.status()
-    lines = ["Queues", *tables.table(tables.QUEUE_COLUMNS, [tables.queue_cells(queue) for queue in found.queues])]
-    lines += ["", "Workers", *tables.table(tables.WORKER_COLUMNS, [tables.worker_cells(worker) for worker in found.workers])]
-    counts = [(count.state, f"{bounded(count.number, count.or_more)}{f' {count.scope}' if count.scope else ''}") for count in found.jobs]
-    data = asdict(found)
+    status = health.status()
+    lines = ["Queues", *tables.table(tables.QUEUE_COLUMNS, [tables.queue_cells(queue) for queue in status.queues])]
+    lines += ["", "Workers", *tables.table(tables.WORKER_COLUMNS, [tables.worker_cells(worker) for worker in status.workers])]
+    counts = [(count.state, f"{bounded(count.number, count.or_more)}{f' {count.scope}' if count.scope else ''}") for count in status.jobs]
+    data = asdict(status)
     for queue in data["queues"]:
         queue["name"], queue["paused_until"] = mask_text(queue["name"]), tables.iso(queue["paused_until"])
     return data, [*lines, "", "Jobs", *tables.table(("state", "jobs"), counts)], True
 
 
 def _leaders(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    found = duties.leaders()
-    return [asdict(one) for one in found], tables.table(tables.LEADER_COLUMNS, [tables.leader_cells(one) for one in found]), True
+    leaders = duties.leaders()
+    return (
+        [asdict(leader) for leader in leaders],
+        tables.table(tables.LEADER_COLUMNS, [tables.leader_cells(leader) for leader in leaders]),
+        True,
+    )
 
 
 def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -170,9 +174,9 @@ def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
     if job is None:
         raise JobDoesNotExist(f"There is no job {job_id}.")
-    told, why = job.report(tracebacks=options["tracebacks"]), why_waiting(job)
-    data = {**told, "why_waiting": asdict(why) if why is not None else None}
-    return data, report_text.lines(told, why.text if why is not None else ""), True
+    facts, why = job.report(tracebacks=options["tracebacks"]), why_waiting(job)
+    data = {**facts, "why_waiting": asdict(why) if why is not None else None}
+    return data, report_text.lines(facts, why.text if why is not None else ""), True
 
 
 def _errors(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -182,9 +186,9 @@ def _errors(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 def _schedules(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    found = ticks.schedule_states()
-    data = [{**asdict(one), **{name: tables.iso(getattr(one, name)) for name in ("next_at", "last_at")}} for one in found]
-    return data, ["Schedules", *tables.table(tables.SCHEDULE_COLUMNS, [tables.schedule_cells(one) for one in found])], True
+    states = ticks.schedule_states()
+    data = [{**asdict(state), **{name: tables.iso(getattr(state, name)) for name in ("next_at", "last_at")}} for state in states]
+    return data, ["Schedules", *tables.table(tables.SCHEDULE_COLUMNS, [tables.schedule_cells(state) for state in states])], True
 
 
 def _webhooks(options: dict[str, Any]) -> tuple[Any, Lines, bool]:

@@ -103,7 +103,7 @@ class Command(BaseCommand):
         settings = _settings(overrides)
         _check_processes(options)
         set_up_log(options["verbosity"])
-        given = Options(overrides, **{one.name: options[one.name] for one in fields(Options) if one.name != "overrides"})
+        given = Options(overrides, **{field.name: options[field.name] for field in fields(Options) if field.name != "overrides"})
         with ending(LogThread()) as log:
             check_tables()
             greet = partial(self._greet, log, options["verbosity"], settings)
