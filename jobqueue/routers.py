@@ -30,10 +30,10 @@ class JobQueueRouter:
 
     def allow_relation(self, one: Model, other: Model, **hints: Any) -> bool | None:
         """Allow relations between models of jobqueue; allow those to other models only if both can be in one database."""
-        ours = [model._meta.app_label == APP for model in (one, other)]
-        if all(ours):
+        of_jobqueue = [model._meta.app_label == APP for model in (one, other)]
+        if all(of_jobqueue):
             return True
-        return False if any(ours) and conf.job_alias() not in (None, DEFAULT_DB_ALIAS) else None
+        return False if any(of_jobqueue) and conf.job_alias() not in (None, DEFAULT_DB_ALIAS) else None
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
         """Allow the tables of jobqueue only in its database; allow other tables there only if it is the main database."""

@@ -69,25 +69,25 @@ class AgeSweep:
     def run(self) -> BatchResult:
         """Act on jobs until none is left, or the time is up."""
         result = BatchResult()
-        left = self._later[self._act_on(self._later, result) :]
+        unreached = self._later[self._act_on(self._later, result) :]
         self._start()
         over = False  # at least one step in any case: otherwise runs could make no progress forever
         while not over:
-            found, complete = self._read_next()
-            wanted = [one for one in found if self.wants(one)]
+            jobs, complete = self._read_next()
+            wanted = [job for job in jobs if self.wants(job)]
             acted = self._act_on(wanted, result)
             if acted < len(wanted):  # the next run begins after those that were done
-                found = [one for one in found if one.key < wanted[acted].key]
+                jobs = [job for job in jobs if job.key < wanted[acted].key]
                 complete, over = False, True
-            if found:
-                self._key = found[-1].key
+            if jobs:
+                self._key = jobs[-1].key
             if complete:
                 self._ended_at = time.monotonic()
                 break
             over = over or self.pace.over
-        self._later = [*left, *result.later][:MAX_LATER]
+        self._later = [*unreached, *result.later][:MAX_LATER]
         self._found += len(result.done)
-        result.unfinished = result.unfinished or over or bool(left)
+        result.unfinished = result.unfinished or over or bool(unreached)
         return result
 
     def _act_on(self, wanted: Sequence[EndedJob], result: BatchResult) -> int:
@@ -100,11 +100,11 @@ class AgeSweep:
             acted += len(batch) - len(done.unreached)
         return acted
 
-    def wants(self, one: EndedJob) -> bool:
+    def wants(self, job: EndedJob) -> bool:
         """Return whether the walk acts on a job."""
-        return self.rules.seconds(one.queue, one.status) == self.age
+        return self.rules.seconds(job.queue, job.status) == self.age
 
-    def act(self, found: Sequence[EndedJob]) -> BatchResult:
+    def act(self, batch: Sequence[EndedJob]) -> BatchResult:
         """Act on a batch."""
         raise NotImplementedError
 
@@ -123,28 +123,28 @@ class AgeSweep:
             key, since = None, self.age + LATE_SECONDS + time.monotonic() - self._ended_at
             self._ended_at = None
         while True:
-            look = self._read_size
+            limit = self._read_size
             try:
-                found = ended_jobs_sql.ended_before(Job.objects.database, self.age, key, look, since)
+                jobs = ended_jobs_sql.ended_before(Job.objects.database, self.age, key, limit, since)
             except Exception as error:
-                if not db.was_given_up(error) or look == 1:
+                if not db.was_given_up(error) or limit == 1:
                     raise
-                self._read_size = look // 2
+                self._read_size = limit // 2
                 continue
-            self._read_size = min(2 * look, MAX_READ)
-            return found, len(found) < look
+            self._read_size = min(2 * limit, MAX_READ)
+            return jobs, len(jobs) < limit
 
 
 class Deletion(AgeSweep):
     """The walk that deletes jobs."""
 
-    def wants(self, one: EndedJob) -> bool:
+    def wants(self, job: EndedJob) -> bool:
         """Return whether the walk acts on a job that may be deleted."""
-        return super().wants(one) and may_go(one)
+        return super().wants(job) and may_go(job)
 
-    def act(self, found: Sequence[EndedJob]) -> BatchResult:
+    def act(self, batch: Sequence[EndedJob]) -> BatchResult:
         """Delete a batch, and send signals for it."""
-        done = erase(found, self.age, self.hook, self.pace)
+        done = erase(batch, self.age, self.hook, self.pace)
         _announce(signals.job_deleted, done.done)
         return done
 
@@ -152,34 +152,34 @@ class Deletion(AgeSweep):
 class Marking(AgeSweep):
     """The walk that marks jobs as stale."""
 
-    def wants(self, one: EndedJob) -> bool:
+    def wants(self, job: EndedJob) -> bool:
         """Return whether the walk acts on a job that is not marked yet."""
-        return not one.stale and super().wants(one)
+        return not job.stale and super().wants(job)
 
-    def act(self, found: Sequence[EndedJob]) -> BatchResult:
+    def act(self, batch: Sequence[EndedJob]) -> BatchResult:
         """Mark a batch, and send signals for it."""
-        done = in_parts(found, self._mark, self.pace)
+        done = in_parts(batch, self._mark, self.pace)
         _announce(signals.job_stale, done.done)
         return done
 
-    def _mark(self, found: Sequence[EndedJob]) -> BatchResult:
-        locked = ended_jobs_sql.lock_ended(Job.objects.database, [one.id for one in found], self.age, for_deletion=False)
-        mine = [one for one in found if locked.get(one.id) == one.status]
-        reached = call(self.hook, mine, "ON_STALE", self.pace, _set_stale)
-        unreached = onward(found, mine[len(reached)]) if len(reached) < len(mine) else ()
-        left = {one.id for one in unreached}
-        return BatchResult(reached, [one for one in found if one.id not in locked and one.id not in left], unreached=unreached)
+    def _mark(self, batch: Sequence[EndedJob]) -> BatchResult:
+        locked = ended_jobs_sql.lock_ended(Job.objects.database, [job.id for job in batch], self.age, for_deletion=False)
+        to_mark = [job for job in batch if locked.get(job.id) == job.status]
+        reached = call(self.hook, to_mark, "ON_STALE", self.pace, _set_stale)
+        unreached = onward(batch, to_mark[len(reached)]) if len(reached) < len(to_mark) else ()
+        unreached_ids = {job.id for job in unreached}
+        return BatchResult(reached, [job for job in batch if job.id not in locked and job.id not in unreached_ids], unreached=unreached)
 
 
 def _set_stale(jobs: Sequence[EndedJob]) -> None:
-    ids = [one.id for one in jobs]
+    ids = [job.id for job in jobs]
     Job.objects.current.filter(pk__in=ids, stale_at__isnull=True).update(stale_at=Now())
     record_of(ids, names.STALE)
 
 
-def may_go(one: EndedJob) -> bool:
+def may_go(job: EndedJob) -> bool:
     """Return whether a job may be deleted: one in ERROR with a target blocks its line until an operator decides."""
-    return not (one.target and one.status == states.Status.ERROR)
+    return not (job.target and job.status == states.Status.ERROR)
 
 
 @dataclass(slots=True)
@@ -221,25 +221,25 @@ def due(rules: Rules) -> Iterator[EndedJob]:
     """Yield the jobs that have reached the age that rules set for them, without changing any."""
     for age in rules.ages():
         key: Key | None = None
-        while found := ended_jobs_sql.ended_before(Job.objects.database, age, key, MAX_READ):
-            yield from (one for one in found if rules.seconds(one.queue, one.status) == age)
-            key = found[-1].key
+        while jobs := ended_jobs_sql.ended_before(Job.objects.database, age, key, MAX_READ):
+            yield from (job for job in jobs if rules.seconds(job.queue, job.status) == age)
+            key = jobs[-1].key
 
 
 def _announce(signal: Signal, jobs: Sequence[EndedJob]) -> None:
     """Send a signal for each of the jobs, if a receiver is connected, inside its tenant's context."""
     if not jobs or not signals.has_receivers(signal):
         return
-    signals.deliver(_send, [(signal, one) for one in jobs], patience=PATIENCE_SECONDS)
+    signals.deliver(_send, [(signal, job) for job in jobs], patience=PATIENCE_SECONDS)
 
 
 def _send(item: tuple[Signal, EndedJob], _: None) -> None:
-    signal, one = item
-    values = {"job_id": one.id, "task": one.task, "queue": one.queue, "tenant": one.tenant, "target": one.target}
+    signal, job = item
+    values = {"job_id": job.id, "task": job.task, "queue": job.queue, "tenant": job.tenant, "target": job.target}
     try:
-        with conf.tenant_context(one.tenant), hygiene.leaving_no_transaction("A receiver of job_stale or job_deleted"):
-            signal.send_robust(Sweep, **values, status=one.status, finished_at=Job.objects.database.moment(one.ended))
+        with conf.tenant_context(job.tenant), hygiene.leaving_no_transaction("A receiver of job_stale or job_deleted"):
+            signal.send_robust(Sweep, **values, status=job.status, finished_at=Job.objects.database.moment(job.ended))
     except BaseException as error:  # the job is done; an error for one job must not stop the signals of the rest
         if is_for_the_process(error):
             raise
-        repeats.log(logging.WARNING, "Job %s: a receiver of job_stale or job_deleted failed: %s", one.id, error)
+        repeats.log(logging.WARNING, "Job %s: a receiver of job_stale or job_deleted failed: %s", job.id, error)

@@ -106,13 +106,13 @@ class Pace:
             logger.warning("Retention keeps more jobs for such reasons; they are listed by its next run.")
 
 
-def in_parts(found: Sequence[EndedJob], once: Callable[[Sequence[EndedJob]], BatchResult], pace: Pace) -> BatchResult:
+def in_parts(batch: Sequence[EndedJob], act: Callable[[Sequence[EndedJob]], BatchResult], pace: Pace) -> BatchResult:
     """Act on a batch in one transaction; if that fails, act on its halves, until the job that causes the error is alone."""
     began, inside = time.monotonic(), False
     try:
         with Job.objects.database.atomic():
             inside = True
-            done = once(found)
+            done = act(batch)
     # includes SystemExit and the like, of a receiver for a project's own models that are deleted with the job
     except BaseException as error:
         if is_for_the_process(error):
@@ -124,70 +124,70 @@ def in_parts(found: Sequence[EndedJob], once: Callable[[Sequence[EndedJob]], Bat
             raise
         if given_up and not locked:
             pace.halve()
-        if len(found) > 1:
-            return _in_halves(found, once, pace)
+        if len(batch) > 1:
+            return _in_halves(batch, act, pace)
         if isinstance(error, TooManyChildrenError):
-            return _thin_out(found[0], pace)
+            return _thin_out(batch[0], pace)
         if locked:
-            return BatchResult(later=[*found])
-        pace.log_kept("Retention keeps job %s (%s): %s", found[0].id, found[0].task, reason_of(error))
+            return BatchResult(later=[*batch])
+        pace.log_kept("Retention keeps job %s (%s): %s", batch[0].id, batch[0].task, reason_of(error))
         return BatchResult(set_aside=1)
     pace.took(time.monotonic() - began)
     return done
 
 
-def _in_halves(found: Sequence[EndedJob], once: Callable[[Sequence[EndedJob]], BatchResult], pace: Pace) -> BatchResult:
-    middle = len(found) // 2
-    done, second = in_parts(found[:middle], once, pace), found[middle:]
+def _in_halves(batch: Sequence[EndedJob], act: Callable[[Sequence[EndedJob]], BatchResult], pace: Pace) -> BatchResult:
+    middle = len(batch) // 2
+    done, second = in_parts(batch[:middle], act, pace), batch[middle:]
     if done.unreached:  # the time is up
         done.unreached = [*done.unreached, *second]
         return done
-    other = in_parts(second, once, pace)
-    done.add(other)
-    done.unreached = other.unreached
+    second_result = in_parts(second, act, pace)
+    done.add(second_result)
+    done.unreached = second_result.unreached
     return done
 
 
-def erase(found: Sequence[EndedJob], age: float, hook: Hook | None, pace: Pace) -> BatchResult:
+def erase(batch: Sequence[EndedJob], age: float, hook: Hook | None, pace: Pace) -> BatchResult:
     """Delete the jobs that are unchanged and ended `age` seconds ago; the hook is called with each before its deletion."""
-    return in_parts(found, lambda part: _erase(part, age, hook, pace), pace)
+    return in_parts(batch, lambda part: _erase(part, age, hook, pace), pace)
 
 
-def _erase(found: Sequence[EndedJob], age: float, hook: Hook | None, pace: Pace) -> BatchResult:
+def _erase(batch: Sequence[EndedJob], age: float, hook: Hook | None, pace: Pace) -> BatchResult:
     # No lock of a target is needed: a job that has ended for good holds none, and a job in ERROR that does is not
     # deleted.
-    ids = [one.id for one in found]
-    mine = ended_jobs.lock_ended(Job.objects.database, ids, age, for_deletion=True)
-    result = BatchResult(later=_still_there(found, {*ids} - {*mine}, age))
-    going = [one for one in found if mine.get(one.id) == one.status]
+    ids = [job.id for job in batch]
+    locked = ended_jobs.lock_ended(Job.objects.database, ids, age, for_deletion=True)
+    result = BatchResult(later=_still_there(batch, {*ids} - {*locked}, age))
+    unchanged = [job for job in batch if locked.get(job.id) == job.status]
     with Job.objects.database.prefer_index():
-        for_good = _protected(going, pace)
-        _lock_children([one.id for one in going if one.id not in for_good])
-    wanted = [one for one in going if one.id not in for_good]
+        protected = _protected(unchanged, pace)
+        _lock_children([job.id for job in unchanged if job.id not in protected])
+    wanted = [job for job in unchanged if job.id not in protected]
     result.done = call(hook, wanted, "ON_DELETE", pace)
     if len(result.done) < len(wanted):
-        result.unreached = onward(found, wanted[len(result.done)])
-    unreached = {one.id for one in result.unreached}
-    result.set_aside += len(for_good - unreached)
-    result.later = [one for one in result.later if one.id not in unreached]
+        result.unreached = onward(batch, wanted[len(result.done)])
+    unreached = {job.id for job in result.unreached}
+    result.set_aside += len(protected - unreached)
+    result.later = [job for job in result.later if job.id not in unreached]
     if result.done:
         with Job.objects.database.prefer_index():
-            _, gone = Job.objects.current.filter(pk__in=[one.id for one in result.done]).only("pk").erase()
-            result.events = gone.get(JobEvent._meta.label, 0)
+            _, deleted = Job.objects.current.filter(pk__in=[job.id for job in result.done]).only("pk").erase()
+            result.events = deleted.get(JobEvent._meta.label, 0)
     return result
 
 
-def _still_there(found: Sequence[EndedJob], ids: set[int], age: float) -> list[EndedJob]:
+def _still_there(batch: Sequence[EndedJob], ids: set[int], age: float) -> list[EndedJob]:
     """Return which of the jobs could not be locked because another transaction has locked them, not because they have changed."""
     if not ids:
         return []
-    there = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "status"))
-    return [one for one in found if there.get(one.id) == one.status]
+    statuses = dict(Job.objects.current.filter(pk__in=ids).values_list("pk", "status"))
+    return [job for job in batch if statuses.get(job.id) == job.status]
 
 
-def onward(found: Sequence[EndedJob], first: EndedJob) -> Sequence[EndedJob]:
+def onward(batch: Sequence[EndedJob], first: EndedJob) -> Sequence[EndedJob]:
     """Return one job of a batch, and all after it."""
-    return found[found.index(first) :]
+    return batch[batch.index(first) :]
 
 
 def call(
@@ -202,14 +202,14 @@ def call(
         prepare(jobs)
         return [*jobs]
     began, reached = time.monotonic(), list[EndedJob]()
-    for one in jobs:
+    for ended in jobs:
         if reached and (pace.over or time.monotonic() - began >= SLOW_SECONDS):
             break
-        reached.append(one)
-        prepare([one])
-        job = Job.objects.current.get(pk=one.id)
+        reached.append(ended)
+        prepare([ended])
+        job = Job.objects.current.get(pk=ended.id)
         try:
-            with conf.tenant_context(one.tenant), Job.objects.database.atomic():
+            with conf.tenant_context(ended.tenant), Job.objects.database.atomic():
                 guarded(hook)(job)  # a child process that it forks must not write in this transaction
         except LeadershipLost:
             raise
@@ -217,7 +217,7 @@ def call(
             if db.is_outage(error) or is_for_the_process(error):
                 raise
             text = "%s raised an error for job %s (%s); retention continues."
-            repeats.log(logging.ERROR, text, name, one.id, one.task, kind=name, exc_info=True)
+            repeats.log(logging.ERROR, text, name, ended.id, ended.task, kind=name, exc_info=True)
     return reached
 
 
@@ -236,19 +236,19 @@ def _referring(relation: Any, ids: Sequence[int]) -> Any:
     return children.filter(**{f"{relation.field.name}__in": ids}).order_by()
 
 
-def _protected(found: Sequence[EndedJob], pace: Pace) -> set[int]:
+def _protected(batch: Sequence[EndedJob], pace: Pace) -> set[int]:
     """Return which of the jobs must stay because rows with PROTECT refer to them; one query per relation for all jobs."""
-    kept: set[int] = set()
+    protected: set[int] = set()
     for relation in _relations():
-        if relation.on_delete is models.PROTECT and found:
-            rows = _referring(relation, [one.id for one in found])
-            mine = set(rows.values_list(relation.field.attname, flat=True).distinct())
-            if mine - kept:
-                first = ", ".join(map(str, sorted(mine)[:5]))
+        if relation.on_delete is models.PROTECT and batch:
+            rows = _referring(relation, [job.id for job in batch])
+            referred = set(rows.values_list(relation.field.attname, flat=True).distinct())
+            if referred - protected:
+                first = ", ".join(map(str, sorted(referred)[:5]))
                 label = relation.related_model._meta.label
-                pace.log_kept("Retention keeps %d jobs that rows of %s refer to with PROTECT: %s…", len(mine), label, first)
-            kept |= mine
-    return kept
+                pace.log_kept("Retention keeps %d jobs that rows of %s refer to with PROTECT: %s…", len(referred), label, first)
+            protected |= referred
+    return protected
 
 
 def _lock_children(ids: Sequence[int]) -> None:
@@ -265,7 +265,7 @@ def _lock_children(ids: Sequence[int]) -> None:
                 raise TooManyChildrenError(f"more than {MAX_CHILDREN} rows refer to it")
 
 
-def _thin_out(one: EndedJob, pace: Pace) -> BatchResult:
+def _thin_out(job: EndedJob, pace: Pace) -> BatchResult:
     """Delete children of a job that has very many, in transactions of their own, until the time of the run is up.
 
     A job that is resumed at that moment has lost its oldest children.
@@ -273,26 +273,26 @@ def _thin_out(one: EndedJob, pace: Pace) -> BatchResult:
     size = MAX_CHILDREN // 2
     while True:
         try:
-            gone = _delete_children(one, size)
+            deleted = _delete_children(job, size)
         except Exception as error:
             if not db.was_given_up(error) or size == 1:
                 raise
             size //= 2
             continue
-        if gone < size or pace.over:
-            return BatchResult(later=[one], unfinished=gone > 0)
+        if deleted < size or pace.over:
+            return BatchResult(later=[job], unfinished=deleted > 0)
 
 
-def _delete_children(one: EndedJob, size: int) -> int:
-    gone = 0
+def _delete_children(job: EndedJob, size: int) -> int:
+    deleted = 0
     with Job.objects.database.atomic():
-        if ended_jobs.lock_ended(Job.objects.database, [one.id], 0.0, for_deletion=True).get(one.id) != one.status:
+        if ended_jobs.lock_ended(Job.objects.database, [job.id], 0.0, for_deletion=True).get(job.id) != job.status:
             return 0
         for relation in _relations():
-            if relation.on_delete is models.CASCADE and gone < size:
-                children = _referring(relation, [one.id]).select_for_update(skip_locked=True, of=("self",))
+            if relation.on_delete is models.CASCADE and deleted < size:
+                children = _referring(relation, [job.id]).select_for_update(skip_locked=True, of=("self",))
                 with Job.objects.database.prefer_index():
-                    keys = list(children.values_list("pk", flat=True)[: size - gone])
+                    keys = list(children.values_list("pk", flat=True)[: size - deleted])
                     relation.related_model._base_manager.using(Job.objects.database.alias).filter(pk__in=keys).delete()
-                gone += len(keys)
-    return gone
+                deleted += len(keys)
+    return deleted

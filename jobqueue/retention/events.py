@@ -33,13 +33,13 @@ class OldEvents:
             return 0, False
         if time.monotonic() - self._began >= ANEW_SECONDS:
             self._began, self._after = time.monotonic(), dict.fromkeys(TABLES, 0)
-        deleted, until, left = 0, time.monotonic() + budget_seconds, [*TABLES]
-        while left and (not deleted or time.monotonic() < until):
-            table = left[0]
-            gone, last = eventlog.delete_old(Job.objects.database, table, TABLES[table], self._age, self._after[table], batch)
-            deleted += gone
+        deleted, until, tables = 0, time.monotonic() + budget_seconds, [*TABLES]
+        while tables and (not deleted or time.monotonic() < until):
+            table = tables[0]
+            count, last = eventlog.delete_old(Job.objects.database, table, TABLES[table], self._age, self._after[table], batch)
+            deleted += count
             if last is None:
-                left.pop(0)
+                tables.pop(0)
             else:
                 self._after[table] = last
-        return deleted, bool(left)
+        return deleted, bool(tables)

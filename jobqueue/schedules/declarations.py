@@ -103,7 +103,7 @@ def schedule(
     """
     check_name(name)
     args_text, kwargs_text = payload.dumps_arguments(args, kwargs or {})
-    made = Declaration(
+    declaration = Declaration(
         name=name,
         task=_path(task),
         args=json.loads(args_text),  # as the row returns them, else each start would find a difference
@@ -120,10 +120,10 @@ def schedule(
         enabled=enabled,
         declared_in=_caller(),
     )
-    check(made)
+    check(declaration)
     if not isinstance(task, str):
-        check_call(task.func, made.args, made.kwargs, takes_context=task.takes_context)
-    if _declared.setdefault(name, made) != made:
+        check_call(task.func, declaration.args, declaration.kwargs, takes_context=task.takes_context)
+    if _declared.setdefault(name, declaration) != declaration:
         raise InvalidOption(f"The schedule {name!r} is declared twice, with different contents; give one of them another name.")
 
 
@@ -173,8 +173,8 @@ def _check_missed(row: Schedule | Declaration) -> None:
 
 
 def _check_missed_limit(row: Schedule | Declaration) -> None:
-    whole = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
-    if not whole or not 1 <= row.missed_limit <= crons.MAX_MISSED:
+    is_number = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
+    if not is_number or not 1 <= row.missed_limit <= crons.MAX_MISSED:
         raise InvalidOption(f"missed_limit is {safe_repr(row.missed_limit)}; it must be a whole number from 1 to {crons.MAX_MISSED}.")
 
 

@@ -41,8 +41,8 @@ def own(row: Schedule) -> NextJob:
     """Return the unique key and the target of the next job; this can call code of the project."""
     task = _task(row, None)
     given = {name: getattr(task, name, None) for name in ("unique_key", "target")}
-    found = {name: options.resolved(name, value, tuple(row.args), row.kwargs) for name, value in given.items() if callable(value)}
-    return NextJob(_definition(row), found)
+    resolved = {name: options.resolved(name, value, tuple(row.args), row.kwargs) for name, value in given.items() if callable(value)}
+    return NextJob(_definition(row), resolved)
 
 
 def _definition(row: Schedule) -> tuple[Any, ...]:
@@ -83,8 +83,8 @@ def _task(row: Schedule, nominal: datetime | None) -> Any:
     check_arguments(row, entry)
     task, given = entry.task, row.options
     if isinstance(task, JobTask):
-        told = {"name": row.name, "nominal_at": nominal.isoformat() if nominal else None}
-        given["metadata"] = {**(task.metadata or {}), "schedule": told}
+        note = {"name": row.name, "nominal_at": nominal.isoformat() if nominal else None}
+        given["metadata"] = {**(task.metadata or {}), "schedule": note}
     elif "tenant" in given or "target" in given:
         raise InvalidOption(f"{row.task} is a plain task of django.tasks, which has no tenant and no target; declare it by jobqueue.task.")
     return task.using(**given) if given else task

@@ -20,8 +20,8 @@ PLAN = ("cron", "interval_seconds", "time_zone", "next_at", "planned_at", "count
 
 def plan(schedule: Schedule, behind: datetime, next_at: datetime | None = None) -> dict[str, Any]:
     """Return the columns for the next time of a schedule: its first time after a moment, or `next_at`."""
-    found = schedule.timing.after(behind) if next_at is None else next_at
-    return {"next_at": found, "planned_at": found, "counted_from": behind, "planned": _written(schedule)}
+    next_time = schedule.timing.after(behind) if next_at is None else next_at
+    return {"next_at": next_time, "planned_at": next_time, "counted_from": behind, "planned": _written(schedule)}
 
 
 def _written(schedule: Schedule) -> str:

@@ -41,7 +41,9 @@ def bring_schedules() -> tuple[int, int]:
     """Write the declarations as `sync_schedules` does; return how many rows changed, and how many a later call can still change."""
     registry.discover()
     rows, known = Schedule.objects.by_name(), declarations()
-    steps: list[tuple[str, Callable[[], int]]] = [(name, partial(_bring, one, rows.get(name))) for name, one in sorted(known.items())]
+    steps: list[tuple[str, Callable[[], int]]] = [
+        (name, partial(_bring, declaration, rows.get(name))) for name, declaration in sorted(known.items())
+    ]
     for name, row in rows.items():
         if name not in known:
             # a module that failed may declare the rest
@@ -49,20 +51,20 @@ def bring_schedules() -> tuple[int, int]:
                 steps.append((name, partial(_retire, name)))
             elif row.conflict and _says_this_service(row.conflict):
                 steps.append((name, partial(_note_conflict, row, "")))
-    changed = left = 0
+    changed = failed = 0
     for name, step in steps:
         try:
             changed += step()
         except Schedule.DoesNotExist:
             logger.warning("Schedule %s was not updated: another transaction has locked its row. The next run tries again.", name)
-            left += 1
+            failed += 1
         except Exception as error:
             if is_outage(error) or isinstance(error, LeadershipLost):
                 raise
             text = exception_summary(error, PLAIN)
             logger.error("Schedule %s: its declaration cannot be written to its row: %s", name, text)
-            left += 1
-    return changed, left
+            failed += 1
+    return changed, failed
 
 
 def _retire(name: str) -> int:
@@ -71,15 +73,15 @@ def _retire(name: str) -> int:
     return 1
 
 
-def _bring(one: Declaration, row: Schedule | None) -> int:
+def _bring(declaration: Declaration, row: Schedule | None) -> int:
     if row is None:
-        if ticks.create(one.row()):
-            logger.info("Schedule %s is new.", one.name)
+        if ticks.create(declaration.row()):
+            logger.info("Schedule %s is new.", declaration.name)
             return 1
-        row = Schedule.objects.current.get(name=one.name)  # another worker was first
+        row = Schedule.objects.current.get(name=declaration.name)  # another worker was first
     if row.retired_at is None and not _may_take(row):
-        return _note_conflict(row, f"{_this_service()} declares it, too, in {one.declared_in}")
-    wanted = {name: getattr(one, name) for name in (*DEFINITION, "declared_in")}
+        return _note_conflict(row, f"{_this_service()} declares it, too, in {declaration.declared_in}")
+    wanted = {name: getattr(declaration, name) for name in (*DEFINITION, "declared_in")}
     wanted |= {"source": Schedule.Source.CODE.value, "retired_at": None, "service": conf.service()}
     if row.conflict and _says_this_service(row.conflict):
         wanted["conflict"] = ""
@@ -89,7 +91,7 @@ def _bring(one: Declaration, row: Schedule | None) -> int:
         setattr(row, name, value)
     done = ticks.define(row, list(wanted), wait=False)
     if done:
-        logger.info("Schedule %s was changed to its declaration in the code.", one.name)
+        logger.info("Schedule %s was changed to its declaration in the code.", declaration.name)
     return int(done)
 
 

@@ -90,13 +90,13 @@ def tick(schedule_id: int, now: datetime, enqueue: Enqueue, at_once: int | None 
             return Ticked()
         due = cron.due(timing, schedule.next_at, now, schedule.missed, min(max(schedule.missed_limit, 1), cron.MAX_MISSED))
         most = at_once or AT_ONCE
-        wanted, rest = due[:most], due[most:]
-        made = [job_id for nominal in wanted if (job_id := _job(schedule, nominal, enqueue)) is not None]
+        wanted, later = due[:most], due[most:]
+        job_ids = [job_id for nominal in wanted if (job_id := _job(schedule, nominal, enqueue)) is not None]
         changes: dict[str, Any] = {"last_at": wanted[-1]} if wanted else {}
-        if made:
-            changes["last_job_id"] = made[-1]
-        _move(schedule, **(plan(schedule, wanted[-1], rest[0]) if rest else plan(schedule, now)), **changes)
-    return Ticked(len(made), more=bool(rest))
+        if job_ids:
+            changes["last_job_id"] = job_ids[-1]
+        _move(schedule, **(plan(schedule, wanted[-1], later[0]) if later else plan(schedule, now)), **changes)
+    return Ticked(len(job_ids), more=bool(later))
 
 
 def _job(schedule: Schedule, nominal: datetime, enqueue: Enqueue) -> int | None:
@@ -195,8 +195,8 @@ def retire(name: str) -> None:
     """Retire a schedule of the code; raise `Schedule.DoesNotExist` if it is locked, or retired or deleted already."""
     with Job.objects.database.atomic():
         rows = Schedule.objects.current.filter(name=name, source=Schedule.Source.CODE, retired_at__isnull=True)
-        found = rows.unlocked().only("pk").get()
-        Schedule.objects.current.filter(pk=found.pk).update(retired_at=Now())
+        schedule = rows.unlocked().only("pk").get()
+        Schedule.objects.current.filter(pk=schedule.pk).update(retired_at=Now())
 
 
 def note_conflict(schedule_id: int, text: str) -> int:
@@ -209,8 +209,8 @@ def remove(schedule: Schedule) -> None:
     """Delete a schedule with its ticks; its jobs stay."""
     with Job.objects.database.atomic():
         # The row is locked first, so that no leader creates a tick while the ticks are deleted.
-        for found in Schedule.objects.current.locked().filter(pk=schedule.pk):
-            found.delete()
+        for row in Schedule.objects.current.locked().filter(pk=schedule.pk):
+            row.delete()
 
 
 def run_now(name: str, enqueue: Enqueue) -> int:
@@ -226,8 +226,8 @@ def _planned(schedule: Schedule) -> dict[str, Any]:
 
 
 def _locked(name: str) -> Schedule:
-    found = Schedule.objects.current.locked().filter(name=_checked(name)).first()
-    return found or _missing(name)
+    schedule = Schedule.objects.current.locked().filter(name=_checked(name)).first()
+    return schedule or _missing(name)
 
 
 def _found(name: str) -> Schedule:
@@ -244,19 +244,19 @@ def _missing(name: Any) -> NoReturn:
 
 def schedule_states() -> list[ScheduleState]:
     """Return all schedules with their next and last times, by name."""
-    found = Schedule.objects.current.order_by("name")
+    schedules = Schedule.objects.current.order_by("name")
     return [
         ScheduleState(
-            name=str(one),
-            source=one.source,
-            task=one.task,
-            when=one.cron or f"every {one.interval_seconds} s",
-            time_zone=one.time_zone if one.cron else "",
-            state="retired" if one.retired_at else "enabled" if one.enabled else "disabled",
-            next_at=one.next_at if one.active else None,
-            last_at=one.last_at,
-            last_job_id=one.last_job_id,
-            last_error=mask_text(one.last_error or one.conflict),
+            name=str(schedule),
+            source=schedule.source,
+            task=schedule.task,
+            when=schedule.cron or f"every {schedule.interval_seconds} s",
+            time_zone=schedule.time_zone if schedule.cron else "",
+            state="retired" if schedule.retired_at else "enabled" if schedule.enabled else "disabled",
+            next_at=schedule.next_at if schedule.active else None,
+            last_at=schedule.last_at,
+            last_job_id=schedule.last_job_id,
+            last_error=mask_text(schedule.last_error or schedule.conflict),
         )
-        for one in found
+        for schedule in schedules
     ]

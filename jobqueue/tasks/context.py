@@ -95,10 +95,10 @@ class TaskContext(PhaseContext, compat.TaskContext):  # type: ignore[misc]
     @property
     def metadata(self) -> dict[str, Any]:
         """The job's metadata; `save_metadata` stores changes."""
-        whole = self._whole  # a phase sees the changes of earlier phases
-        if whole._metadata is None:
-            object.__setattr__(whole, "_metadata", json.loads(self._job.metadata))
-        return whole._metadata  # type: ignore[no-any-return]
+        context = self._whole  # a phase sees the changes of earlier phases
+        if context._metadata is None:
+            object.__setattr__(context, "_metadata", json.loads(self._job.metadata))
+        return context._metadata  # type: ignore[no-any-return]
 
     def save_metadata(self) -> None:
         """Write the metadata to the job, on a connection outside of the task's transactions."""
@@ -113,8 +113,8 @@ def whole_percent(percent: Any) -> int:
     return math.floor(percent + 0.5)
 
 
-def for_phase(whole: TaskContext, steps: Steps) -> TaskContext:
+def for_phase(context: TaskContext, steps: Steps) -> TaskContext:
     """Return the context for one phase of a run; it stores and reports nothing after the end of the phase."""
-    made = TaskContext(whole._job, whole._control, steps)
-    object.__setattr__(made, "_whole", whole)
-    return made
+    phase_context = TaskContext(context._job, context._control, steps)
+    object.__setattr__(phase_context, "_whole", context)
+    return phase_context

@@ -86,7 +86,7 @@ def check_tenant(value: Any) -> None:
 def _check_name(option: str, value: Any, more: str, also: str = "") -> None:
     if not isinstance(value, str) or not value or len(value) > MAX_KEY:
         raise InvalidOption(f"{option} is {_shown(value)}; it must be text of 1 to {MAX_KEY} characters{more}.")
-    wrong = next((one for one in value if one in also or unicodedata.category(one) in ("Cc", "Cs")), None)
+    wrong = next((character for character in value if character in also or unicodedata.category(character) in ("Cc", "Cs")), None)
     if wrong is not None:
         rule = f'no "{also}" and no control characters' if also else "no control characters"
         raise InvalidOption(f"{option} is {_shown(value)}, with {wrong!r} in it; it must have {rule}.")
@@ -117,7 +117,7 @@ def check_transactional(value: Any) -> None:
 
 def check_secret(value: Any) -> None:
     """Reject values other than a tuple of names of arguments."""
-    if not isinstance(value, tuple) or not all(isinstance(one, str) and any(letter.isalpha() for letter in one) for one in value):
+    if not isinstance(value, tuple) or not all(isinstance(name, str) and any(letter.isalpha() for letter in name) for name in value):
         raise InvalidOption(f'secret is {_shown(value)}; it must be a tuple of names of arguments, such as ("customer_code",).')
 
 
@@ -192,13 +192,13 @@ def resolved(name: str, value: str | Callable[..., Any] | None, args: tuple[Any,
     """Return the unique key or the target for these arguments; "" means that there is none."""
     if not callable(value):
         return value or ""
-    made = value(*args, **kwargs)
-    if made is None:
+    result = value(*args, **kwargs)
+    if result is None:
         return ""
-    if callable(made):
-        raise InvalidOption(f"{name} returned {_shown(made)}; it must return text or None.")
-    CHECKS[name](made)
-    return str(made)
+    if callable(result):
+        raise InvalidOption(f"{name} returned {_shown(result)}; it must return text or None.")
+    CHECKS[name](result)
+    return str(result)
 
 
 CHECKS: dict[str, Callable[[Any], None]] = {"unique_key": check_unique_key, "target": check_target}

@@ -140,8 +140,8 @@ class PhaseContext:
 
     async def achildren(self, after: int = 0, limit: int = MAX_TOLD) -> list[Child]:
         """Return what `children` returns, from a coroutine."""
-        found: list[Child] = await sync_to_async(self.children)(after, limit)
-        return found
+        children: list[Child] = await sync_to_async(self.children)(after, limit)
+        return children
 
     def _of_pipeline(self, name: str) -> Steps:
         if self._steps is None:

@@ -18,8 +18,8 @@ def check_place(task: Any) -> None:
     alias = Job.objects.database.alias
     if alias == DEFAULT_DB_ALIAS:
         return
-    others = (model for model in apps.get_models() if model._meta.app_label != Job._meta.app_label)
-    if not any(router.db_for_write(model) == alias for model in others):
+    models = (model for model in apps.get_models() if model._meta.app_label != Job._meta.app_label)
+    if not any(router.db_for_write(model) == alias for model in models):
         raise InvalidOption(
             f"{task.module_path} has transactional=True, but the jobs are in the database {alias!r} and no other model "
             f"is, so its work and the end of its job cannot be one transaction. Leave it out and make the task "

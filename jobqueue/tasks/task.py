@@ -133,13 +133,13 @@ def check_pipeline(task: Any) -> None:
     if task.transactional:
         rule = "its phases are kept one by one, so its work cannot be one transaction"
         raise InvalidOption(f"transactional=True is for tasks without phases: a pipeline's is refused, since {rule}. Leave it out.")
-    kinds = {"async def" if iscoroutinefunction(func) else "def" for func in (task.func, *(one.func for one in task.phases))}
+    kinds = {"async def" if iscoroutinefunction(func) else "def" for func in (task.func, *(phase.func for phase in task.phases))}
     if len(kinds) > 1:
         name = "async def" if iscoroutinefunction(task.func) else "def"
-        other = next(one.name for one in task.phases if one.is_async != iscoroutinefunction(task.func))
+        phase_name = next(phase.name for phase in task.phases if phase.is_async != iscoroutinefunction(task.func))
         rule = "the function and all of its phases must be of one kind"
         raise InvalidOption(
-            f"The pipeline's function is {name!r} and its phase {other!r} is not; {rule}: write all with def, or async def."
+            f"The pipeline's function is {name!r} and its phase {phase_name!r} is not; {rule}: write all with def, or async def."
         )
 
 
@@ -162,11 +162,11 @@ def placeholder(path: str, **values: Any) -> Any:
 
     gone.placeholder = True  # type: ignore[attr-defined]
     gone.__module__, gone.__qualname__, gone.__name__ = module or "unknown", name, name
-    made = object.__new__(JobTask)
+    copy = object.__new__(JobTask)
     for item in dataclasses.fields(JobTask):
         default = None if item.default is dataclasses.MISSING else item.default
-        object.__setattr__(made, item.name, {"func": gone, **DEFAULTS, **values}.get(item.name, default))
-    return made
+        object.__setattr__(copy, item.name, {"func": gone, **DEFAULTS, **values}.get(item.name, default))
+    return copy
 
 
 @overload

@@ -47,7 +47,7 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
     @property
     def results(self) -> list[JobResult]:
         """The results of the enqueued tasks, oldest first; if there are more than 1000, the oldest that have ended are dropped."""
-        return [kept.result for kept in self.kept.values()]
+        return [enqueued.result for enqueued in self.kept.values()]
 
     def clear(self) -> None:
         """Remove all enqueued tasks."""
@@ -60,8 +60,8 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
     def enqueue_many(self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
         """Enqueue a task for each ``(args, kwargs)``, all or none."""
         ready = [self._prepared(task, args, kwargs) for args, kwargs in calls]
-        made = [self._accept(kept) for kept in ready]
-        return Results(len(made), made.__getitem__)
+        results = [self._accept(enqueued) for enqueued in ready]
+        return Results(len(results), results.__getitem__)
 
     def get_result(self, result_id: str) -> JobResult:
         """Return the result of a task that this thread enqueued; raise `TaskResultDoesNotExist` for another id."""
@@ -83,24 +83,24 @@ class KeepingBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
         return EnqueuedTask(result, args_text, kwargs_text, metadata, key, target)
 
     def _accept(self, new: EnqueuedTask) -> JobResult:
-        for kept in self.kept.values():
-            if new.unique_key and kept.unique_key == new.unique_key and not kept.result.is_finished:
-                return _copy(kept.result, created=False)
+        for enqueued in self.kept.values():
+            if new.unique_key and enqueued.unique_key == new.unique_key and not enqueued.result.is_finished:
+                return _copy(enqueued.result, created=False)
         self.kept[new.result.id] = new
         if len(self.kept) > MAX_KEPT:
-            self.kept.pop(next((key for key, kept in self.kept.items() if kept.result.is_finished), ""), None)
+            self.kept.pop(next((key for key, enqueued in self.kept.items() if enqueued.result.is_finished), ""), None)
         signals.task_enqueued.send_robust(type(self), task_result=new.result)
         return self._accepted(new)
 
-    def _accepted(self, kept: EnqueuedTask) -> JobResult:
+    def _accepted(self, enqueued: EnqueuedTask) -> JobResult:
         raise NotImplementedError
 
 
 class DummyBackend(KeepingBackend):
     """A backend that stores the enqueued tasks and runs none; ``results`` shows a test what would have run."""
 
-    def _accepted(self, kept: EnqueuedTask) -> JobResult:
-        return _copy(kept.result)
+    def _accepted(self, enqueued: EnqueuedTask) -> JobResult:
+        return _copy(enqueued.result)
 
 
 class ImmediateBackend(KeepingBackend):
@@ -115,22 +115,22 @@ class ImmediateBackend(KeepingBackend):
         """Run the tasks that wait for their time, in the order of their times, as if these had come; return the number of tasks."""
         from jobqueue.testing import inline
 
-        waiting = sorted((kept for kept in self.kept.values() if kept.waits), key=lambda kept: kept.due)
-        for kept in waiting:
-            inline.run(kept, type(self))
+        waiting = sorted((enqueued for enqueued in self.kept.values() if enqueued.waits), key=lambda enqueued: enqueued.due)
+        for enqueued in waiting:
+            inline.run(enqueued, type(self))
         return len(waiting)
 
-    def _accepted(self, kept: EnqueuedTask) -> JobResult:
+    def _accepted(self, enqueued: EnqueuedTask) -> JobResult:
         from jobqueue.testing import inline
 
-        if kept.due <= timezone.now():
-            inline.run(kept, type(self))
-        return kept.result
+        if enqueued.due <= timezone.now():
+            inline.run(enqueued, type(self))
+        return enqueued.result
 
 
 def _copy(result: JobResult, **changes: Any) -> JobResult:
     """Return a copy that shares nothing with the stored result except the task, which is immutable."""
-    made = copy.deepcopy(result, {id(result.task): result.task})
+    result_copy = copy.deepcopy(result, {id(result.task): result.task})
     for name, value in changes.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(result_copy, name, value)
+    return result_copy

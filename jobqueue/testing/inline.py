@@ -63,20 +63,22 @@ class EnqueuedTask:
             object.__setattr__(self.result, name, value)
 
 
-def run(kept: EnqueuedTask, sender: type) -> None:
+def run(enqueued: EnqueuedTask, sender: type) -> None:
     """Run a task until it ends; retries, sleeps and waits for children continue immediately."""
     for attempt in itertools.count(1):
-        outcome = _attempt(kept, attempt)
-        _store_end(kept, outcome)
+        outcome = _attempt(enqueued, attempt)
+        _store_end(enqueued, outcome)
         message = outcome.failure.summary if outcome.failure else (outcome.message or "")
-        while_handling(ending_of(outcome, kept.result.job_status, message), partial(_announce, kept, sender, attempt, outcome, message))
+        while_handling(
+            ending_of(outcome, enqueued.result.job_status, message), partial(_announce, enqueued, sender, attempt, outcome, message)
+        )
         if outcome.kind not in REPEATED:
             return
 
 
-def _announce(kept: EnqueuedTask, sender: type, attempt: int, outcome: Outcome, message: str) -> None:
+def _announce(enqueued: EnqueuedTask, sender: type, attempt: int, outcome: Outcome, message: str) -> None:
     """Log the end of a run as a worker does; send `task_finished` if the task has ended."""
-    result = kept.result
+    result = enqueued.result
     log_settled(
         sender,
         job_id=result.job_id,
@@ -94,51 +96,51 @@ def _announce(kept: EnqueuedTask, sender: type, attempt: int, outcome: Outcome, 
         signals.task_finished.send_robust(sender, task_result=result)
 
 
-def _attempt(kept: EnqueuedTask, attempt: int) -> Outcome:
-    result, now = kept.result, timezone.now()
-    kept.update(status=compat.TaskResultStatus.RUNNING, job_status=states.Status.RUNNING.value, last_attempted_at=now)
-    kept.update(started_at=result.started_at or now, worker_ids=[*result.worker_ids, WORKER_ID])
-    one = ShortRun(_claimed(kept, attempt), lambda run: None, lambda run: result)
-    one.entry = _entry(result.task)
-    one.phase_store = InlinePhaseStore(kept.phases, kept.children)
-    one.saves_with_outcome = True
+def _attempt(enqueued: EnqueuedTask, attempt: int) -> Outcome:
+    result, now = enqueued.result, timezone.now()
+    enqueued.update(status=compat.TaskResultStatus.RUNNING, job_status=states.Status.RUNNING.value, last_attempted_at=now)
+    enqueued.update(started_at=result.started_at or now, worker_ids=[*result.worker_ids, WORKER_ID])
+    short_run = ShortRun(_claimed(enqueued, attempt), lambda run: None, lambda run: result)
+    short_run.entry = _entry(result.task)
+    short_run.phase_store = InlinePhaseStore(enqueued.phases, enqueued.children)
+    short_run.saves_with_outcome = True
     # Not in the tenant's context: entering it would query the database.
-    if one.entry.is_async:
-        async_to_sync(execute_inside_async)(one)
+    if short_run.entry.is_async:
+        async_to_sync(execute_inside_async)(short_run)
     else:
-        execute_inside(one)
-    outcome = one.take_outcome()
+        execute_inside(short_run)
+    outcome = short_run.take_outcome()
     if isinstance(outcome.error, KeyboardInterrupt):  # Ctrl-C ends the test run
         raise outcome.error
     return outcome
 
 
-def _store_end(kept: EnqueuedTask, outcome: Outcome) -> None:
-    kept.progress = kept.progress if outcome.progress is None else outcome.progress
-    kept.metadata = outcome.metadata or kept.metadata
+def _store_end(enqueued: EnqueuedTask, outcome: Outcome) -> None:
+    enqueued.progress = enqueued.progress if outcome.progress is None else outcome.progress
+    enqueued.metadata = outcome.metadata or enqueued.metadata
     if outcome.told is not None and outcome.told.message is not None:
-        kept.message = outcome.told.message
-    errors = list(kept.result.errors)
+        enqueued.message = outcome.told.message
+    errors = list(enqueued.result.errors)
     if outcome.failure is not None:
         errors.append(compat.TaskError(exception_class_path=outcome.failure.path, traceback=outcome.failure.traceback))
     if outcome.kind in REPEATED:
-        store_end(kept.phases, outcome)
-        kept.update(errors=errors, status=compat.TaskResultStatus.READY, job_status=states.Status.PENDING.value)
+        store_end(enqueued.phases, outcome)
+        enqueued.update(errors=errors, status=compat.TaskResultStatus.READY, job_status=states.Status.PENDING.value)
         return
-    good = outcome.kind is Kind.SUCCESS
-    kept.update(
+    succeeded = outcome.kind is Kind.SUCCESS
+    enqueued.update(
         errors=errors,
-        status=compat.TaskResultStatus.SUCCESSFUL if good else compat.TaskResultStatus.FAILED,
-        job_status=(states.Status.SUCCESS if good else states.Status.ERROR).value,
+        status=compat.TaskResultStatus.SUCCESSFUL if succeeded else compat.TaskResultStatus.FAILED,
+        job_status=(states.Status.SUCCESS if succeeded else states.Status.ERROR).value,
         finished_at=timezone.now(),
         _return_value=json.loads(outcome.result),
     )
 
 
-def _claimed(kept: EnqueuedTask, attempt: int) -> Claimed:
-    task = kept.result.task
+def _claimed(enqueued: EnqueuedTask, attempt: int) -> Claimed:
+    task = enqueued.result.task
     return Claimed(
-        id=kept.result.job_id,
+        id=enqueued.result.job_id,
         claim_rank=-task.priority,
         lease_token=attempt,
         attempt=attempt,
@@ -148,12 +150,12 @@ def _claimed(kept: EnqueuedTask, attempt: int) -> Claimed:
         task=task.module_path,
         queue=task.queue_name,
         tenant=getattr(task, "tenant", None) or "",
-        target=kept.target,
+        target=enqueued.target,
         recovery=states.Recovery.REQUEUE.value,
-        args=kept.args,
-        kwargs=kept.kwargs,
+        args=enqueued.args,
+        kwargs=enqueued.kwargs,
         options="{}",
-        metadata=kept.metadata,
+        metadata=enqueued.metadata,
     )
 
 

@@ -15,9 +15,9 @@ T = TypeVar("T")
 class InlinePhaseStore:
     """The states of the phases, in a list that lasts from one attempt to the next."""
 
-    def __init__(self, kept: list[PhaseState], children: list[int]) -> None:
+    def __init__(self, states: list[PhaseState], children: list[int]) -> None:
         """Bind the list of the states and the list of the children's ids."""
-        self._kept, self._children = kept, children
+        self._kept, self._children = states, children
 
     def open(self, names: Sequence[str]) -> list[PhaseState]:
         """Return the states of all phases."""
@@ -62,8 +62,8 @@ class InlinePhaseStore:
         return [Child(number, "SUCCESS", None, "") for number in ids]
 
 
-def store_end(kept: Sequence[PhaseState], outcome: Outcome) -> None:
+def store_end(states: Sequence[PhaseState], outcome: Outcome) -> None:
     """Store the end of the phase with which a run was suspended."""
-    for one in kept:
-        if outcome.done is not None and one.name == outcome.done.name:
-            one.status, one.result = "SUCCESS", outcome.done.result
+    for state in states:
+        if outcome.done is not None and state.name == outcome.done.name:
+            state.status, state.result = "SUCCESS", outcome.done.result

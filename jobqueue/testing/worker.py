@@ -62,12 +62,12 @@ def _next(holder: LeaseHolder, served: ServedQueues) -> Claimed | None:
     for tenant in claims.queued_tenants(Job.objects.database, MAX_TENANTS):
         is_open = served.is_all and not paused
         scope = Scope(tenant, () if is_open else tuple(claims.queued_queues(Job.objects.database, MAX_TENANTS, tenant, "", paused, served)))
-        found = Claim([], seen=1)
-        while (found.seen or found.stuck) and not found.jobs and (scope.queues or is_open):
-            found = claim(holder, scope, 1)
-            scope = scope._replace(stuck=(*scope.stuck, *found.stuck))
-        if found.jobs:
-            return found.jobs[0]
+        claimed = Claim([], seen=1)
+        while (claimed.seen or claimed.stuck) and not claimed.jobs and (scope.queues or is_open):
+            claimed = claim(holder, scope, 1)
+            scope = scope._replace(stuck=(*scope.stuck, *claimed.stuck))
+        if claimed.jobs:
+            return claimed.jobs[0]
     return None
 
 

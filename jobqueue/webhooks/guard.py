@@ -65,12 +65,12 @@ class Unresolved(Exception):
 
 def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
     """Return the addresses of a receiver after all of them were checked; raise `ReceiverRefused` or `Unresolved`."""
-    found = _resolve(host, port)
+    addresses_found = _resolve(host, port)
     if is_named(host, allowed):
-        return [text for text, _ in found]
+        return [text for text, _ in addresses_found]
     inner = networks(allowed)
-    let_in = [any(address in network for network in inner) for _, address in found]
-    for (_, address), is_allowed in zip(found, let_in, strict=True):
+    let_in = [any(address in network for network in inner) for _, address in addresses_found]
+    for (_, address), is_allowed in zip(addresses_found, let_in, strict=True):
         if not is_allowed and is_inside(address):
             # The text omits the address: otherwise, viewers of deliveries could resolve names of this network.
             raise ReceiverRefused(f"{host} has an address that is not public; WEBHOOK_ALLOWED_HOSTS can allow it")
@@ -78,7 +78,7 @@ def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:
         raise ReceiverRefused(
             f"port {port} is not a port of webhooks (80, 443, and from 1024 on); WEBHOOK_ALLOWED_HOSTS can allow the host"
         )
-    return [text for text, _ in found]
+    return [text for text, _ in addresses_found]
 
 
 def literal_problem(url: str, allowed: tuple[str, ...]) -> str:

@@ -72,15 +72,15 @@ class DeliveryClaimer:
         """
         with Job.objects.database.atomic():
             now = overview.clock(Job.objects.database)
-            taken = _choose(now, limit, room, set(full), self._aside.set_aside, self._end)
+            deliveries = _choose(now, limit, room, set(full), self._aside.set_aside, self._end)
             until = now + timedelta(seconds=conf.current().webhook_timeout_seconds + VISIBLE_AFTER_SECONDS)
             try:
                 with Job.objects.database.atomic():  # a savepoint: an error rolls back only this block
-                    return [_begin(row, now, until) for row in taken]
+                    return [_begin(row, now, until) for row in deliveries]
             except Exception as error:
                 if not _is_of_a_row(error):
                     raise
-            return [message for row in taken if (message := self._begin_alone(row, now, until)) is not None]
+            return [message for row in deliveries if (message := self._begin_alone(row, now, until)) is not None]
 
     def _begin_alone(self, row: WebhookDelivery, now: datetime, until: datetime) -> Message | None:
         try:
@@ -119,25 +119,25 @@ End = Callable[[int, Exception], None]
 def _choose(
     now: datetime, limit: int, room: Callable[[str], int], full: set[str], aside: Collection[int], end: End
 ) -> list[WebhookDelivery]:
-    taken: list[WebhookDelivery] = []
+    chosen: list[WebhookDelivery] = []
     seen = set(aside)
-    left: dict[str, int] = {}
+    free: dict[str, int] = {}
     for _ in range(MAX_BATCHES):
         rows = WebhookDelivery.objects.current.due(now).without_receivers(full).exclude(pk__in=seen)
-        found = _read(rows.select_for_update(skip_locked=True, no_key=True)[:BATCH], end)
-        for row in found:
+        read = _read(rows.select_for_update(skip_locked=True, no_key=True)[:BATCH], end)
+        for row in read:
             seen.add(row.pk)
             origin = webhook_rules.origin(row.url)
-            if origin not in left:
-                left[origin] = room(origin)
-            if left[origin] <= 0:
+            if origin not in free:
+                free[origin] = room(origin)
+            if free[origin] <= 0:
                 full.add(origin)
-            elif len(taken) < limit:
-                left[origin] -= 1
-                taken.append(row)
-        if len(taken) >= limit or len(found) < BATCH:
+            elif len(chosen) < limit:
+                free[origin] -= 1
+                chosen.append(row)
+        if len(chosen) >= limit or len(read) < BATCH:
             break
-    return taken
+    return chosen
 
 
 def _read(rows: QuerySet[WebhookDelivery], end: End) -> list[WebhookDelivery]:
@@ -148,16 +148,16 @@ def _read(rows: QuerySet[WebhookDelivery], end: End) -> list[WebhookDelivery]:
     except Exception as error:
         if not _is_of_a_row(error):
             raise
-    found: list[WebhookDelivery] = []
+    read: list[WebhookDelivery] = []
     for delivery_id in list(rows.values_list("pk", flat=True)):
         try:
             with Job.objects.database.atomic():
-                found.append(WebhookDelivery.objects.current.get(pk=delivery_id))
+                read.append(WebhookDelivery.objects.current.get(pk=delivery_id))
         except Exception as error:
             if not _is_of_a_row(error):
                 raise
             end(delivery_id, error)
-    return found
+    return read
 
 
 def recent_receivers() -> list[str]:
@@ -196,15 +196,15 @@ def write_result(message: Message, *, delivered: bool, final: bool, status: int 
     with database.atomic():
         # The job is locked first, because a transaction that deletes the job takes the locks in this order.
         job = _locked(message.job_id)
-        mine = WebhookDelivery.objects.current.claimed(message.delivery_id, message.attempts, message.until)
+        claimed = WebhookDelivery.objects.current.claimed(message.delivery_id, message.attempts, message.until)
         given_up = final or message.attempts >= conf.current().webhook_max_attempts
-        told: dict[str, Any] = {"response_status": status, "error": error}
+        values: dict[str, Any] = {"response_status": status, "error": error}
         if delivered or given_up:
-            told |= {"status": Status.DELIVERED if delivered else Status.FAILED, "finished_at": Now()}
+            values |= {"status": Status.DELIVERED if delivered else Status.FAILED, "finished_at": Now()}
         else:
             seconds = webhook_rules.delay_seconds(conf.current().webhook_retry_seconds, message.attempts, retry_after)
-            told |= {"next_attempt_at": overview.clock(database) + timedelta(seconds=seconds)}
-        if not mine.update(**told):
+            values |= {"next_attempt_at": overview.clock(database) + timedelta(seconds=seconds)}
+        if not claimed.update(**values):
             return ""
         if job is not None and (delivered or given_up):
             if delivered and not job.webhook_sent:
@@ -218,7 +218,7 @@ def write_result(message: Message, *, delivered: bool, final: bool, status: int 
             }
             name = "job.webhook.delivered" if delivered else "job.webhook.failed"
             record(job, name, facts if delivered else {**facts, "error": error})
-    return str(told.get("status", Status.PENDING))
+    return str(values.get("status", Status.PENDING))
 
 
 def _locked(job_id: int) -> Job | None:
@@ -256,8 +256,8 @@ def pending() -> QuerySet[WebhookDelivery]:
 
 def next_due_seconds() -> float | None:
     """Return the seconds until the next attempt, below 0 if it is due; None if there is nothing to send."""
-    found = pending().annotate(now=Now()).values_list("next_attempt_at", "now").first()
-    return None if found is None else (found[0] - found[1]).total_seconds()
+    row = pending().annotate(now=Now()).values_list("next_attempt_at", "now").first()
+    return None if row is None else (row[0] - row[1]).total_seconds()
 
 
 def check_packages() -> None:

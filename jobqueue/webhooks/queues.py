@@ -39,7 +39,7 @@ def set_queue_webhook(name: str, url: str | None, events: Sequence[str] | None =
     check_webhook(url, events)
     wanted: dict[str, Any] = {"webhook_url": url or ""}
     if events is not None:
-        wanted["webhook_events"] = [one for one in webhook_rules.EVENTS if one in events]
+        wanted["webhook_events"] = [event for event in webhook_rules.EVENTS if event in events]
     with Job.objects.database.atomic():
         rows = Queue.objects.current.filter(pk=name)
         if any(wanted.values()):
@@ -55,8 +55,8 @@ def set_queue_webhook(name: str, url: str | None, events: Sequence[str] | None =
 
 def queue_webhook(name: str) -> QueueWebhook:
     """Return the URL and the events of a queue's webhook; the URL is empty if there is none."""
-    found = Queue.objects.current.filter(pk=name).values_list("webhook_url", "webhook_events").first()
-    return _webhook_of(name, *found) if found else QueueWebhook(name, changed=False, url="", events=())
+    row = Queue.objects.current.filter(pk=name).values_list("webhook_url", "webhook_events").first()
+    return _webhook_of(name, *row) if row else QueueWebhook(name, changed=False, url="", events=())
 
 
 def queue_webhooks() -> dict[str, QueueWebhook]:
@@ -81,5 +81,5 @@ def check_webhook(url: Any, events: Any) -> None:
 
 
 def _webhook_of(name: str, url: str, events: object) -> QueueWebhook:
-    known = tuple(one for one in events if isinstance(one, str)) if isinstance(events, list) else ()
+    known = tuple(event for event in events if isinstance(event, str)) if isinstance(events, list) else ()
     return QueueWebhook(name, changed=False, url=url, events=known)

@@ -76,8 +76,8 @@ def use_present_url(delivery_id: int) -> RedeliveryAnswer:
 
 def present_url(row: WebhookDelivery) -> str:
     """Return the current URL for the events of a delivery's job: its own, or else that of its queue; empty if there is none."""
-    mine = Job.objects.current.filter(pk=row.job_id).values_list("webhook_url", flat=True).first()
-    return mine or queue_webhook(row.queue).url
+    own_url = Job.objects.current.filter(pk=row.job_id).values_list("webhook_url", flat=True).first()
+    return own_url or queue_webhook(row.queue).url
 
 
 def _locked(delivery_id: int) -> Any:

@@ -104,11 +104,11 @@ class SenderPool:
         if free <= 0:
             return 0
         if self._origins is None:  # otherwise, after each change of the leader, good receivers would wait behind unknown ones
-            self._origins = {one: Origin(has_responded=True) for one in outbox.recent_receivers()}
+            self._origins = {origin: Origin(has_responded=True) for origin in outbox.recent_receivers()}
         now = time.monotonic()
         busy = Counter(attempt.origin for attempt in (*self._attempts, *self._hanging))
-        unproven = MAX_SENDERS - RESERVED - sum(number for one, number in busy.items() if not self._known(one).is_good)
-        resting = {one for one, known in self._origins.items() if known.rests_until > now}
+        unproven = MAX_SENDERS - RESERVED - sum(number for origin, number in busy.items() if not self._known(origin).is_good)
+        resting = {origin for origin, known in self._origins.items() if known.rests_until > now}
 
         def room(origin: str) -> int:
             nonlocal unproven
@@ -119,7 +119,7 @@ class SenderPool:
             unproven -= 1
             return 1
 
-        full = resting | {one for one, number in busy.items() if number >= (MAX_PER_ORIGIN if self._known(one).is_good else 1)}
+        full = resting | {origin for origin, number in busy.items() if number >= (MAX_PER_ORIGIN if self._known(origin).is_good else 1)}
         messages = self._claimer.claim(free, room, full)
         for message in messages:
             self._submit(message)
@@ -127,20 +127,20 @@ class SenderPool:
 
     def collect(self, seconds: float) -> tuple[int, int]:
         """Wait up to `seconds` for the first attempt to end, and write all ended ones; return how many succeeded and how many did not."""
-        good = bad = 0
+        succeeded = failed = 0
         if self._attempts:
             self._ended.wait(seconds)
         self._ended.clear()  # before the check: an attempt that ends during it is seen next time
-        for attempt in [one for one in self._attempts if one.result is not None]:
+        for attempt in [pending for pending in self._attempts if pending.result is not None]:
             delivered = self._write(attempt, attempt.result or _failed(""))
-            good, bad = good + delivered, bad + (not delivered)
-        return good, bad + self._give_up()
+            succeeded, failed = succeeded + delivered, failed + (not delivered)
+        return succeeded, failed + self._give_up()
 
     def end(self, seconds: float) -> list[str]:
         """Wait up to `seconds` for attempts, write them, and release the rest for a retry; return the receivers that did not respond."""
         deadline = time.monotonic() + seconds
-        while self._attempts and not self.hurried and (rest := deadline - time.monotonic()) > 0:
-            self.collect(min(rest, 0.2))
+        while self._attempts and not self.hurried and (remaining := deadline - time.monotonic()) > 0:
+            self.collect(min(remaining, 0.2))
         silent = sorted({attempt.origin for attempt in self._attempts})
         for attempt in list(self._attempts):
             self._write(attempt, _failed("The worker ended before the receiver responded."))
@@ -202,16 +202,16 @@ class SenderPool:
         late = [attempt for attempt in self._attempts if time.monotonic() - attempt.began > longest]
         for attempt in late:
             self._hanging.append(attempt)
-            what = "WEBHOOK_SECRET did not return" if attempt.in_secrets else "The name of the receiver was not resolved"
-            self._write(attempt, _failed(f"{what} in time."))
+            cause = "WEBHOOK_SECRET did not return" if attempt.in_secrets else "The name of the receiver was not resolved"
+            self._write(attempt, _failed(f"{cause} in time."))
         return len(late)
 
-    def _write(self, attempt: Attempt, answer: AttemptResult) -> bool:
+    def _write(self, attempt: Attempt, result: AttemptResult) -> bool:
         """Write the result of an attempt; return whether the message was delivered. Raise in an outage, to write it later."""
-        self._record(attempt, answer)
+        self._record(attempt, result)
         message = attempt.message
         try:
-            status = outbox.write_result(message, **answer.outcome())
+            status = outbox.write_result(message, **result.outcome())
         except DatabaseError as error:
             if is_outage(error):
                 raise
@@ -231,10 +231,10 @@ class SenderPool:
                 message.event,
                 message.job_id,
                 message.attempts,
-                answer.error,
+                result.error,
             )
         elif status == outbox.Status.PENDING:
-            logger.info("Webhook %s of job %s has failed (attempt %d): %s", message.event, message.job_id, message.attempts, answer.error)
+            logger.info("Webhook %s of job %s has failed (attempt %d): %s", message.event, message.job_id, message.attempts, result.error)
         return status == outbox.Status.DELIVERED
 
     def _record(self, attempt: Attempt, answer: AttemptResult) -> None:

@@ -49,9 +49,9 @@ class AttemptResult(NamedTuple):
 
     def outcome(self) -> dict[str, Any]:
         """Return the part of it that is written to the database."""
-        told = self._asdict()
-        del told["late"]
-        return told
+        values = self._asdict()
+        del values["late"]
+        return values
 
 
 def send(
@@ -85,11 +85,11 @@ def send(
         return AttemptResult(error=_shown(str(error) if isinstance(error, guard.Unresolved) else exception_summary(error, hide), hide))
 
 
-def _send(url: str, sent: Mapping[str, str], body: bytes, allowed: tuple[str, ...], deadline: float) -> AttemptResult:
+def _send(url: str, request_headers: Mapping[str, str], body: bytes, allowed: tuple[str, ...], deadline: float) -> AttemptResult:
     target = httpx.URL(url)
     port = target.port or (443 if target.scheme == "https" else 80)
-    found = guard.addresses(target.raw_host.decode("ascii"), port, allowed)
-    return _exchange(target, found, sent, body, deadline)
+    addresses = guard.addresses(target.raw_host.decode("ascii"), port, allowed)
+    return _exchange(target, addresses, request_headers, body, deadline)
 
 
 def headers(message_id: str, body: str, secrets: Iterable[str], at: datetime | None = None) -> dict[str, str]:
@@ -107,14 +107,14 @@ def headers(message_id: str, body: str, secrets: Iterable[str], at: datetime | N
     }
 
 
-def _exchange(url: httpx.URL, found: list[str], sent: Mapping[str, str], body: bytes, deadline: float) -> AttemptResult:
+def _exchange(url: httpx.URL, addresses: list[str], request_headers: Mapping[str, str], body: bytes, deadline: float) -> AttemptResult:
     until = Deadline(deadline)
     tls = _tls() if url.scheme == "https" else None
     target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-    fields = {"host": url.netloc.decode("ascii"), **sent, "content-length": str(len(body))}
+    fields = {"host": url.netloc.decode("ascii"), **request_headers, "content-length": str(len(body))}
     # A client of httpx would log the whole URL with the secrets in it, and follow the proxies of the environment.
     with (
-        httpcore.ConnectionPool(ssl_context=tls, max_connections=1, network_backend=Network(found, until)) as pool,
+        httpcore.ConnectionPool(ssl_context=tls, max_connections=1, network_backend=Network(addresses, until)) as pool,
         pool.stream("POST", target, headers=[*fields.items()], content=body) as response,
     ):
         until.at = min(until.at, time.monotonic() + BODY_SECONDS)
@@ -180,9 +180,9 @@ class Deadline:
 class Network(httpcore.NetworkBackend):
     """A network backend that connects to given addresses in place of a name, within a deadline."""
 
-    def __init__(self, found: list[str], deadline: Deadline) -> None:
+    def __init__(self, addresses: list[str], deadline: Deadline) -> None:
         """Store the addresses and the deadline."""
-        self._found, self._deadline = found, deadline
+        self._found, self._deadline = addresses, deadline
         self._sockets = httpcore.SyncBackend()
 
     def connect_tcp(

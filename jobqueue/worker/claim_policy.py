@@ -111,11 +111,11 @@ class ClaimPolicy:
 
     def _take_queues(self) -> None:
         special = Queue.objects.current.special().annotate(over=ExpressionWrapper(OVER, BooleanField()))
-        found = list(special.values_list("name", "paused", "max_running", "over"))
-        if any(row[3] for row in found):
+        special_rows = list(special.values_list("name", "paused", "max_running", "over"))
+        if any(row[3] for row in special_rows):
             end_pauses()
-        rows = [row[:3] for row in found]
-        self.paused = frozenset(name for name, paused, _, over in found if paused and not over)
+        rows = [row[:3] for row in special_rows]
+        self.paused = frozenset(name for name, paused, _, over in special_rows if paused and not over)
         self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
 
     @property
@@ -144,16 +144,16 @@ class ClaimPolicy:
     def _queued_in(self, tenant: str) -> tuple[str, ...]:
         """Return open, served queues in which a tenant has QUEUED jobs; if there are more than `MAX_QUEUES`, the next ones at each call."""
         database, after = Job.objects.database, self._after.pop(tenant, "")
-        found = claims.queued_queues(database, MAX_QUEUES, tenant, after, self.paused, self.served)
-        if after and len(found) < MAX_QUEUES:  # the rest from the beginning; those after `after` are in the list
-            found += [
+        names = claims.queued_queues(database, MAX_QUEUES, tenant, after, self.paused, self.served)
+        if after and len(names) < MAX_QUEUES:  # the rest from the beginning; those after `after` are in the list
+            names += [
                 name
-                for name in claims.queued_queues(database, MAX_QUEUES - len(found), tenant, "", self.paused, self.served)
+                for name in claims.queued_queues(database, MAX_QUEUES - len(names), tenant, "", self.paused, self.served)
                 if name <= after
             ]
-        if len(found) == MAX_QUEUES:
-            self._after[tenant] = found[-1]
-        return tuple(found)
+        if len(names) == MAX_QUEUES:
+            self._after[tenant] = names[-1]
+        return tuple(names)
 
     def is_partial(self, scope: Scope) -> bool:
         """Return whether a scope has only a part of the tenant's queues, so that the next scope has other queues."""

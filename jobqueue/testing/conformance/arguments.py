@@ -50,11 +50,11 @@ class ArgumentTests(Conformance):
     def test_arguments_arrive_as_they_were_given(self) -> None:
         """A value that JSON can represent arrives equal and of the same type."""
         self.needs_runs()
-        results = {what: self.sample("echo").enqueue(value) for what, value in GOOD.items()}
+        results = {kind: self.sample("echo").enqueue(value) for kind, value in GOOD.items()}
         self.run_enqueued()
-        for what, value in GOOD.items():
-            with self.subTest(what):
-                arrived = self.look(results[what]).return_value
+        for kind, value in GOOD.items():
+            with self.subTest(kind):
+                arrived = self.look(results[kind]).return_value
                 self.assertEqual((arrived, type(arrived)), (value, type(value)))
 
     def test_named_arguments_arrive_by_name(self) -> None:
@@ -72,18 +72,18 @@ class ArgumentTests(Conformance):
 
     def test_what_json_does_not_have_is_refused(self) -> None:
         """``enqueue`` raises a TypeError or a ValueError, by position and by name, and enqueues nothing."""
-        for what, value in NEVER.items():
-            self.assert_refused(what, value)
+        for kind, value in NEVER.items():
+            self.assert_refused(kind, value)
 
     def test_what_would_come_back_changed_is_refused(self) -> None:
         """An argument that would arrive changed is refused, and not changed silently."""
         if not self.strict_arguments:
             self.skipTest("The backend is not strict about arguments.")
-        for what, value in CHANGED.items():
-            self.assert_refused(what, value)
+        for kind, value in CHANGED.items():
+            self.assert_refused(kind, value)
 
-    def assert_refused(self, what: str, value: Any) -> None:
+    def assert_refused(self, kind: str, value: Any) -> None:
         """Check that a value is refused by position, by name, and inside a list."""
         for args, kwargs in (((value,), {}), ((), {"value": value}), (([{"deep": value}],), {})):
-            with self.subTest(what, args=bool(args)), self.assertRaises((TypeError, ValueError)):
+            with self.subTest(kind, args=bool(args)), self.assertRaises((TypeError, ValueError)):
                 self.sample("echo").enqueue(*args, **kwargs)

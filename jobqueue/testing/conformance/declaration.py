@@ -105,13 +105,13 @@ class DeclarationTests(Conformance):
 
     def test_tasks_can_be_compared_and_hashed(self) -> None:
         """Two equal tasks are equal and find each other in a dict."""
-        one, two = self.sample("echo"), self.sample("echo")
-        self.assertEqual(one, two)
-        self.assertEqual({one: 1}[two], 1)
+        first, second = self.sample("echo"), self.sample("echo")
+        self.assertEqual(first, second)
+        self.assertEqual({first: 1}[second], 1)
 
     def test_the_check_returns_messages(self) -> None:
         """``check()`` takes no argument, returns check messages, and finds nothing serious in the project of the test."""
-        found = list(self.backend.check())
-        for message in found:
+        messages = list(self.backend.check())
+        for message in messages:
             self.assertIsInstance(message, checks.CheckMessage)
-        self.assertEqual([message for message in found if message.is_serious()], [])
+        self.assertEqual([message for message in messages if message.is_serious()], [])

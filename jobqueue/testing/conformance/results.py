@@ -20,10 +20,10 @@ class ResultTests(Conformance):
         self.needs_results()
         task = self.sample("echo")
         result = task.enqueue(1, named="x")
-        for found in (task.get_result(result.id), self.backend.get_result(result.id)):
-            self.assertEqual((found.id, found.task.func, found.backend), (result.id, task.func, self.backend_alias))
-            self.assertEqual((found.args, found.kwargs, found.status), (result.args, result.kwargs, result.status))
-            self.assertEqual(found.enqueued_at, result.enqueued_at)
+        for read in (task.get_result(result.id), self.backend.get_result(result.id)):
+            self.assertEqual((read.id, read.task.func, read.backend), (result.id, task.func, self.backend_alias))
+            self.assertEqual((read.args, read.kwargs, read.status), (result.args, result.kwargs, result.status))
+            self.assertEqual(read.enqueued_at, result.enqueued_at)
 
     def test_a_result_is_found_from_a_coroutine(self) -> None:
         """``aget_result`` does what ``get_result`` does."""

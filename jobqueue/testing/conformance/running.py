@@ -101,8 +101,8 @@ class RunTests(Conformance):
         results = [self.sample("echo").enqueue(number) for number in range(30)]
         self.run_enqueued()
         self.run_enqueued()
-        found = [(self.look(result).return_value, result.attempts) for result in results]
-        self.assertEqual(found, [(number, 1) for number in range(30)])
+        returned = [(self.look(result).return_value, result.attempts) for result in results]
+        self.assertEqual(returned, [(number, 1) for number in range(30)])
 
 
 def _began(result: Any) -> Any:

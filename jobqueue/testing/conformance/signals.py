@@ -33,8 +33,8 @@ class SignalTests(Conformance):
         """``task_enqueued`` is sent once, by the backend's class, with the result."""
         with self.listening() as heard:
             result = self.sample("echo").enqueue(1)
-            enqueued = [one for one in heard if one.name == "task_enqueued"]
-        self.assertEqual([(one.sender, one.result.id, one.status) for one in enqueued], [(type(self.backend), result.id, "READY")])
+            enqueued = [call for call in heard if call.name == "task_enqueued"]
+        self.assertEqual([(call.sender, call.result.id, call.status) for call in enqueued], [(type(self.backend), result.id, "READY")])
 
     def test_a_life_is_told_in_order(self) -> None:
         """The signals for enqueued, started and finished are sent once each, in this order, with the status of that time."""
@@ -53,9 +53,9 @@ class SignalTests(Conformance):
         with self.listening() as heard:
             self.run_sample("echo", "value")
             self.run_sample("fail", "text")
-        good, bad = (one.result for one in heard if one.name == "task_finished")
-        self.assertEqual(good.return_value, "value")
-        self.assertEqual([error.exception_class for error in bad.errors], [ValueError])
+        succeeded, failed = (call.result for call in heard if call.name == "task_finished")
+        self.assertEqual(succeeded.return_value, "value")
+        self.assertEqual([error.exception_class for error in failed.errors], [ValueError])
 
     def test_a_receiver_that_raises_harms_nobody(self) -> None:
         """The task is enqueued, runs and ends well, and the other receivers are called."""
@@ -65,7 +65,7 @@ class SignalTests(Conformance):
         with self.listening(failing=True) as heard:
             result = self.run_sample("echo", "fine")
         self.assertEqual((result.status, result.return_value), (STATUS.SUCCESSFUL, "fine"))
-        self.assertEqual([one.name for one in heard], list(NAMES))
+        self.assertEqual([call.name for call in heard], list(NAMES))
 
     def needs_signals(self) -> None:
         """Skip the test if the signals of a run do not reach this process."""
@@ -78,10 +78,10 @@ class SignalTests(Conformance):
         self.needs_signals()
         with self.listening() as heard:
             result = self.run_sample(name, *args)
-        told = [(one.name, one.status) for one in heard]
-        self.assertEqual(told, list(zip(NAMES, ("READY", "RUNNING", ending), strict=True)))
-        self.assertEqual({one.result.id for one in heard}, {result.id})
-        self.assertEqual({one.sender for one in heard}, {type(self.backend)})
+        sent = [(call.name, call.status) for call in heard]
+        self.assertEqual(sent, list(zip(NAMES, ("READY", "RUNNING", ending), strict=True)))
+        self.assertEqual({call.result.id for call in heard}, {result.id})
+        self.assertEqual({call.sender for call in heard}, {type(self.backend)})
 
     @contextlib.contextmanager
     def listening(self, *, failing: bool = False) -> Iterator[list[Heard]]:
@@ -106,7 +106,7 @@ def _listener(name: str, heard: list[Heard]) -> Any:
     return listen
 
 
-def _raises(**told: Any) -> None:
+def _raises(**arguments: Any) -> None:
     raise RuntimeError("a receiver that always raises")
 
 

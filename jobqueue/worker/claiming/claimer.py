@@ -118,21 +118,21 @@ class Claimer:
         if self._policy.is_selective:
             self._find_places()
         else:
-            found = claims.queued_tenants(Job.objects.database, MAX_TENANTS, self._after)
-            for tenant in found:
+            tenants = claims.queued_tenants(Job.objects.database, MAX_TENANTS, self._after)
+            for tenant in tenants:
                 self._lanes.of(tenant).turns.found(tenant)
-            self._after = found[-1] if len(found) == MAX_TENANTS else None
+            self._after = tenants[-1] if len(tenants) == MAX_TENANTS else None
         if len(self._walks) > MAX_TENANTS:
             self._walks.clear()
 
     def _find_places(self) -> None:
         """Find tenants by the queues that this process serves: a tenant with jobs in other queues only gets no turns."""
-        found = claims.queued_places(Job.objects.database, MAX_TENANTS, self._after_place)
-        for tenant, queue in found:
+        places = claims.queued_places(Job.objects.database, MAX_TENANTS, self._after_place)
+        for tenant, queue in places:
             if self._policy.is_open(queue):
                 self._lanes.of(tenant).turns.found(tenant)
                 self._places.setdefault(tenant, set()).add(queue)
-        self._after_place = found[-1] if len(found) == MAX_TENANTS else None
+        self._after_place = places[-1] if len(places) == MAX_TENANTS else None
 
     @property
     def is_halfway(self) -> bool:
@@ -141,32 +141,32 @@ class Claimer:
 
     def pick(self, lane: Lane, wanted: int) -> Pick:
         """Claim up to `wanted` jobs, an even share for each tenant in turn, until the lane is full or no job is left."""
-        pick, waiting, again, part, scans, empty = Pick(), deque[str](), lane.turns.round(), 0, 0, 0
+        pick, waiting, next_round, part, scans, empty = Pick(), deque[str](), lane.turns.round(), 0, 0, 0
         while scans < ROUNDS and empty < MAX_EMPTY:
-            left = wanted - len(pick.jobs)
-            if not waiting and again:  # a new round: tenants that have more jobs share what was not used in the last round
-                waiting, again, part = again, deque(), share(left, len(again))
-            if not waiting or left <= 0:
+            missing = wanted - len(pick.jobs)
+            if not waiting and next_round:  # a new round: tenants that have more jobs share what was not used in the last round
+                waiting, next_round, part = next_round, deque(), share(missing, len(next_round))
+            if not waiting or missing <= 0:
                 break
-            tenant, portion = waiting.popleft(), min(part, left)
+            tenant, portion = waiting.popleft(), min(part, missing)
             if (places := self._places.get(tenant)) and pick.full.issuperset(places):
                 self._drop(lane, tenant)
                 continue
             scans += 1
-            found = self._turn(tenant, portion, pick)
+            claimed = self._turn(tenant, portion, pick)
             lane.turns.served(tenant)
             if pick.start_before_next_scan:
                 pick.more = True
                 break
-            if ALL in found.full:  # no other tenant could take anything
+            if ALL in claimed.full:  # no other tenant could take anything
                 return pick
-            empty = 0 if found.seen else empty + 1
-            if not found.seen:  # else scan once more soon: a notification may have been held back
+            empty = 0 if claimed.seen else empty + 1
+            if not claimed.seen:  # else scan once more soon: a notification may have been held back
                 self._drop(lane, tenant)
-            elif pick.more and found.moved:
-                again.append(tenant)
+            elif pick.more and claimed.moved:
+                next_round.append(tenant)
         pick.must_continue = pick.must_continue or empty == MAX_EMPTY
-        pick.more = pick.more or pick.must_continue or bool(waiting or again)
+        pick.more = pick.more or pick.must_continue or bool(waiting or next_round)
         return pick
 
     def _drop(self, lane: Lane, tenant: str) -> None:
@@ -183,13 +183,13 @@ class Claimer:
         if scope is not None and (stuck := self._stuck.set_aside):
             scope = scope._replace(stuck=tuple(stuck))
         pick.more = False
-        found = Claim([]) if scope is None else self._claim(scope, portion, pick)
-        pick.jobs += found.jobs
-        pick.lost += found.lost
-        pick.full |= found.full
-        pick.moved = pick.moved or found.moved
-        pick.busy = pick.busy or bool(found.busy)
-        return found
+        claimed = Claim([]) if scope is None else self._claim(scope, portion, pick)
+        pick.jobs += claimed.jobs
+        pick.lost += claimed.lost
+        pick.full |= claimed.full
+        pick.moved = pick.moved or claimed.moved
+        pick.busy = pick.busy or bool(claimed.busy)
+        return claimed
 
     def _claim(self, scope: Scope, wanted: int, pick: Pick) -> Claim:
         """Claim for one tenant; record in `pick` whether the last scan was full."""
@@ -202,16 +202,16 @@ class Claimer:
         if (now - walk.head_at >= HEAD_SECONDS and not going) or self._policy.is_partial(scope):
             walk.cursor = None
         if walk.cursor is None:
-            walk.head_at, found = now, self._scan(scope, wanted, walk, pick)
+            walk.head_at, result = now, self._scan(scope, wanted, walk, pick)
         else:
-            found = self._scan(scope, wanted, walk, pick, walk.cursor)
-            if not pick.more and (found.jobs or going):
-                walk.cursor, pick.start_before_next_scan = None, bool(found.jobs)
-                return found
+            result = self._scan(scope, wanted, walk, pick, walk.cursor)
+            if not pick.more and (result.jobs or going):
+                walk.cursor, pick.start_before_next_scan = None, bool(result.jobs)
+                return result
             if not pick.more:
-                walk.head_at, found = now, _together(found, self._scan(scope, wanted, walk, pick))
-        walk.cursor = found.last or walk.cursor
-        return found
+                walk.head_at, result = now, _together(result, self._scan(scope, wanted, walk, pick))
+        walk.cursor = result.last or walk.cursor
+        return result
 
     def _scan(
         self, scope: Scope, wanted: int, walk: TenantScan, pick: Pick, after: tuple[int, int] | None = None, limits: Limits | None = None
@@ -219,10 +219,10 @@ class Claimer:
         """Claim once, or several times if no job that was seen can be taken or parked now."""
         if walk.must_continue:
             scope = scope._replace(without=tuple(walk.busy))
-        found, busy = Claim([]), walk.busy
+        result, busy = Claim([]), walk.busy
         for _ in range(STEPS):
             claimed = claim(self._holder, scope, wanted, after, limits)
-            found = _together(found, claimed)
+            result = _together(result, claimed)
             if claimed.stuck:
                 scope = self._exclude(claimed.stuck, scope)
             # Under limits, each queue has a window of its own and no key lies after all windows: there only the targets are left out.
@@ -234,7 +234,7 @@ class Claimer:
             scope = scope._replace(without=tuple(busy))
         pick.must_continue, pick.more = pick.must_continue or walk.must_continue, pick.more or walk.must_continue
         walk.busy = busy if walk.must_continue else frozenset()
-        return found
+        return result
 
     def _exclude(self, stuck: tuple[int, ...], scope: Scope) -> Scope:
         """Leave out jobs whose rows cannot be changed, since they would block all jobs after them; retry them later."""
@@ -243,15 +243,15 @@ class Claimer:
         return scope._replace(stuck=(*scope.stuck, *stuck))
 
 
-def _together(one: Claim, other: Claim) -> Claim:
-    last = max(filter(None, (one.last, other.last)), default=None)
-    jobs, lost = [*one.jobs, *other.jobs], [*one.lost, *other.lost]
+def _together(first: Claim, second: Claim) -> Claim:
+    last = max(filter(None, (first.last, second.last)), default=None)
+    jobs, lost = [*first.jobs, *second.jobs], [*first.lost, *second.lost]
     return Claim(
         jobs,
         last,
-        one.seen + other.seen,
-        one.parked_or_released + other.parked_or_released,
+        first.seen + second.seen,
+        first.parked_or_released + second.parked_or_released,
         lost,
-        one.busy | other.busy,
-        one.full | other.full,
+        first.busy | second.busy,
+        first.full | second.full,
     )

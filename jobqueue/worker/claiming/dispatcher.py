@@ -190,8 +190,8 @@ class Dispatcher(DatabaseService):
                 self._loop.submit(run)
             else:
                 functions.setdefault((run.lane or self._lanes.shared).pool, []).append(run)
-        for pool, its in functions.items():
-            pool.submit(its)
+        for pool, of_pool in functions.items():
+            pool.submit(of_pool)
         self._reporter.wake()
 
     def _admit_suspects(self) -> None:
@@ -243,9 +243,9 @@ class Dispatcher(DatabaseService):
     def _give_back_unknown(self) -> None:
         """Hand back jobs that this worker owns but does not know: their claim or hand-over was committed, and the response was lost."""
         with self._runs.handing_over:  # jobs that the finisher is taking over are registered before it releases this lock
-            ours = list(Job.objects.current.owned_by(self._worker_id).values_list("pk", "lease_token", "tenant", "target"))
+            owned = list(Job.objects.current.owned_by(self._worker_id).values_list("pk", "lease_token", "tenant", "target"))
             known = {run.lease for run in self._runs}
-        unknown = [Outcome(Lease(*row[:2]), Kind.HANDED_BACK, target=Target(*row[2:]) if row[3] else None) for row in ours]
+        unknown = [Outcome(Lease(*row[:2]), Kind.HANDED_BACK, target=Target(*row[2:]) if row[3] else None) for row in owned]
         finish([outcome for outcome in unknown if outcome.lease not in known])
 
     # Rest

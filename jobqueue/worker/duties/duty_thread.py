@@ -62,7 +62,7 @@ class DutyThread(DatabaseService):
     def remove(self, runner: DutyRunner) -> None:
         """Do not run a duty again; a run in progress continues."""
         with self._lock:
-            self.runners = tuple(one for one in self.runners if one is not runner)
+            self.runners = tuple(other for other in self.runners if other is not runner)
 
     def retire(self, runner: DutyRunner) -> list[DutyRunner] | None:
         """End this thread after the present run; return its other duties, or None if it does not run `runner` any more."""
@@ -70,7 +70,7 @@ class DutyThread(DatabaseService):
             if self.running is not runner:
                 return None
             self._is_retired = True
-            others = [one for one in self.runners if one is not runner]
+            others = [other for other in self.runners if other is not runner]
             self.runners = (runner,)
         self.stop()
         return others
@@ -160,23 +160,23 @@ class DutyThread(DatabaseService):
 
     def _answered(self, due: Sequence[DutyRunner], asked: AskedQuestions, at: datetime, answers: Sequence[Any]) -> list[DutyRunner]:
         """Return the duties that are due and have work; let other threads run theirs earlier."""
-        found, first = [], 0
+        with_work, first = [], 0
         for runner, count in asked.counts.items():
-            its, first = answers[first : first + count], first + count
+            own_answers, first = answers[first : first + count], first + count
             if runner in due:
-                if runner.answer(at, its, self._asked_at):
-                    found.append(runner)
-            elif runner not in self.runners and runner.hasten(at, its):
+                if runner.answer(at, own_answers, self._asked_at):
+                    with_work.append(runner)
+            elif runner not in self.runners and runner.hasten(at, own_answers):
                 for thread in self.others:
                     thread.wake()
-        return found
+        return with_work
 
     def _questions(self) -> AskedQuestions:
         """Return the statement for the present duties; it is compiled only when they change."""
         runners = (*self.runners, *(runner for thread in self.others for runner in thread.runners))
         if self._asked is None or self._asked.runners != runners:
-            found = {runner: runner.duty.questions() for runner in runners}
-            counts = {runner: len(its) for runner, its in found.items() if its}
-            queries = [query for its in found.values() for query in its]
+            by_runner = {runner: runner.duty.questions() for runner in runners}
+            counts = {runner: len(own_questions) for runner, own_questions in by_runner.items() if own_questions}
+            queries = [query for own_questions in by_runner.values() for query in own_questions]
             self._asked = AskedQuestions(runners, counts, questions.compile_questions(Job.objects.database, queries))
         return self._asked

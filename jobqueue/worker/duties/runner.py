@@ -124,8 +124,8 @@ class DutyRunner:
             exit_if_forked(pid, error)
             raise
         exit_if_forked(pid, None)
-        if left := db.hygiene.end_transactions():
-            raise JobQueueError(f"The duty left a transaction open ({', '.join(left)}): what it wrote there is rolled back.")
+        if left_open := db.hygiene.end_transactions():
+            raise JobQueueError(f"The duty left a transaction open ({', '.join(left_open)}): what it wrote there is rolled back.")
         return report
 
     def _record(self, report: Report, now: datetime, seconds: float) -> None:

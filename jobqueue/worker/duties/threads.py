@@ -49,7 +49,7 @@ class DutyThreads:
         """Do not run a duty again, and do not wait for the end of its run."""
         self.stop_running(runner)
         thread = self._threads.pop(runner)
-        self._shared.others = tuple(one for one in self._shared.others if one is not thread)
+        self._shared.others = tuple(other for other in self._shared.others if other is not thread)
 
     def abort(self, runner: DutyRunner) -> None:
         """Make the statement fail that a duty waits for."""
@@ -68,19 +68,19 @@ class DutyThreads:
         if asking is not None and time.monotonic() - asking > ASK_LIMIT_SECONDS:
             shared.abort()
         blocked = shared.running
-        if blocked is not None and blocked.busy_seconds > SPLIT_SECONDS and any(one is not blocked for one in shared.runners):
+        if blocked is not None and blocked.busy_seconds > SPLIT_SECONDS and any(other is not blocked for other in shared.runners):
             self._split(shared, blocked)
         for runner, thread in self._threads.items():
             if runner.duty.is_short and thread is not self._shared and not thread.alive and runner in thread.runners:
                 self._move([runner])
 
     def _split(self, old: DutyThread, blocked: DutyRunner) -> None:
-        rest = old.retire(blocked)
-        if rest is None:  # its run has just ended
+        runners = old.retire(blocked)
+        if runners is None:  # its run has just ended
             return
         self._shared = self._new_shared()
         self._shared.others = old.others
-        self._move(rest)
+        self._move(runners)
         self._shared.start()
 
     def _move(self, runners: Iterable[DutyRunner]) -> None:

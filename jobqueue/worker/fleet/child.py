@@ -69,21 +69,21 @@ class Worker:
         self.identity, self.leaves, self.known_dead = "", "", set()
         self.reported = self.killed = False
         self.served_at = self.kill_at = self.culprit = None
-        ours, theirs = pair()
-        with theirs:
+        parent_end, child_end = pair()
+        with child_end:
             try:
                 shared = new_file()
                 try:
                     self.board = Board(shared)
-                    self.process = spawn.start(order, self.number, theirs.fileno(), shared)
+                    self.process = spawn.start(order, self.number, child_end.fileno(), shared)
                 finally:
                     os.close(shared)
             except OSError:
-                ours.close()
+                parent_end.close()
                 raise
-        self.link, self.started_at = ours, time.monotonic()
+        self.link, self.started_at = parent_end, time.monotonic()
         self.last_message_at = self.started_at
-        return ours
+        return parent_end
 
     @property
     def name(self) -> str:
@@ -104,8 +104,8 @@ class Worker:
         return self.process is not None and self.served_at is not None and not self.leaves
 
 
-def collect_orphans(mine: set[int]) -> None:
-    """Collect the exit codes of orphans that the kernel has given to process 1, but not those of the processes in `mine`."""
+def collect_orphans(own_processes: set[int]) -> None:
+    """Collect the exit codes of orphans that the kernel has given to process 1, but not those of the processes in `own_processes`."""
     with contextlib.suppress(ChildProcessError):
-        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and found.si_pid not in mine:
-            os.waitpid(found.si_pid, 0)
+        while (exited := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and exited.si_pid not in own_processes:
+            os.waitpid(exited.si_pid, 0)

@@ -69,5 +69,5 @@ class ProcessLink:
 
 def pair() -> tuple[ProcessLink, socket.socket]:
     """Return the end of this process, and the socket that the child inherits."""
-    ours, theirs = socket.socketpair()
-    return ProcessLink(ours), theirs
+    parent_end, child_end = socket.socketpair()
+    return ProcessLink(parent_end), child_end

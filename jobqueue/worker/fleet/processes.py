@@ -92,14 +92,14 @@ class Processes:
 
     def _start(self, worker: Worker) -> None:
         try:
-            ours = worker.start(self.order)
+            link = worker.start(self.order)
         except OSError as error:
             if error.errno in NOT_EXECUTABLE and not self._starts_workers:
                 self._refuse(f"cannot be executed ({error.strerror})")
             else:  # too many processes or open files, or a deployment is replacing the interpreter
                 self._failed_starts(worker, f"could not be started ({error})")
             return
-        self._selector.register(ours, selectors.EVENT_READ, worker)
+        self._selector.register(link, selectors.EVENT_READ, worker)
 
     # Receive
 
@@ -162,13 +162,13 @@ class Processes:
     def _report_dead(self) -> None:
         """Ask a live worker to recover the jobs of dead workers; ask another one if that one dies before it has reported."""
         known = set().union(*(worker.known_dead for worker in self.workers if worker.process is not None))
-        worker = next((one for one in self.workers if one.serves), None)
+        worker = next((candidate for candidate in self.workers if candidate.serves), None)
         unreported = [identity for identity in self._dead if identity not in known]
         if (
             unreported
             and worker is not None
             and worker.link is not None
-            and worker.link.send(ipc.DEAD, {one: self._dead[one] for one in unreported})
+            and worker.link.send(ipc.DEAD, {worker_id: self._dead[worker_id] for worker_id in unreported})
         ):
             worker.known_dead.update(unreported)
 

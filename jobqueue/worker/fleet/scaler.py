@@ -155,12 +155,12 @@ class Scaler(DatabaseService):
         running = Job.objects.current.filter(status=states.Status.RUNNING).counts_by_queue()
         if limits.max_running is not None:
             limit = min(limit, max(limits.max_running - sum(running.values()), 0))
-        found = Job.objects.depth(served, limit, excluded_queues={*policy.paused, *limits.queues}, others=others)
+        depth = Job.objects.depth(served, limit, excluded_queues={*policy.paused, *limits.queues}, others=others)
         for name, most in limits.queues.items():
-            room = min(most - running.get(name, 0), limit - found)
+            room = min(most - running.get(name, 0), limit - depth)
             if room > 0 and name not in policy.paused:
-                found += Job.objects.depth(ServedQueues((name,)), room, others=others)
-        return found
+                depth += Job.objects.depth(ServedQueues((name,)), room, others=others)
+        return depth
 
 
 def pool_options() -> Mapping[str, Any]:

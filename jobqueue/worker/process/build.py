@@ -170,17 +170,17 @@ def _duties(
 
 def _subscribe(wakeups: Wakeups, parts: Parts, policy: ClaimPolicy) -> None:
     """Connect the signals with the parts that receive them."""
-    dispatcher, duties, maintenance, on = parts.dispatcher, parts.duties, parts.maintenance, wakeups.subscribe
-    on(Signal.WORK, dispatcher.notified)
-    on(Signal.SLOTS, dispatcher.wake)
-    on(Signal.TENANT_SLOTS, parts.lanes.set_slots)
-    on(Signal.FULL, parts.scaler.rescale_now)
-    on(Signal.HANDED_OVER, dispatcher.begin_next)
-    on(Signal.UNKNOWN_JOBS, dispatcher.lose_track)
-    on(Signal.ENDED, lambda retrying: dispatcher.run_ended(), duties.notify_ended)
-    on(Signal.STOP_REQUESTED, parts.heartbeat.read_flags)
-    on(Signal.QUEUES, policy.invalidate)
-    on(Signal.DUE, duties.notify_due)
-    on(Signal.DUTIES, duties.notify)
-    on(Signal.STATE, maintenance.wake)
-    on(Signal.DEAD, maintenance.recover)
+    dispatcher, duties, maintenance, subscribe = parts.dispatcher, parts.duties, parts.maintenance, wakeups.subscribe
+    subscribe(Signal.WORK, dispatcher.notified)
+    subscribe(Signal.SLOTS, dispatcher.wake)
+    subscribe(Signal.TENANT_SLOTS, parts.lanes.set_slots)
+    subscribe(Signal.FULL, parts.scaler.rescale_now)
+    subscribe(Signal.HANDED_OVER, dispatcher.begin_next)
+    subscribe(Signal.UNKNOWN_JOBS, dispatcher.lose_track)
+    subscribe(Signal.ENDED, lambda retrying: dispatcher.run_ended(), duties.notify_ended)
+    subscribe(Signal.STOP_REQUESTED, parts.heartbeat.read_flags)
+    subscribe(Signal.QUEUES, policy.invalidate)
+    subscribe(Signal.DUE, duties.notify_due)
+    subscribe(Signal.DUTIES, duties.notify)
+    subscribe(Signal.STATE, maintenance.wake)
+    subscribe(Signal.DEAD, maintenance.recover)

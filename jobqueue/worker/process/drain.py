@@ -95,8 +95,8 @@ def _interrupt(parts: Parts) -> None:
 
 def _give_up(parts: Parts) -> list[Run]:
     for run in (stuck := [run for run in parts.runs if run.ended is None and run.abandon()]):
-        what = "has exceeded its time limit" if run.overdue else "is given back"
-        logger.error("Job %s (%s) does not stop; it %s, and the process ends.", run.job.id, run.job.task, what)
+        reason = "has exceeded its time limit" if run.overdue else "is given back"
+        logger.error("Job %s (%s) does not stop; it %s, and the process ends.", run.job.id, run.job.task, reason)
         run.reason = run.reason or Reason.SHUTDOWN
         parts.finisher.put(run, given_up(run))
     _until(lambda: not len(parts.runs), WRITE_SECONDS)
@@ -111,10 +111,10 @@ def _end_duties(parts: Parts, began: float, is_urgent: Callable[[], bool]) -> bo
         duties.stop_waiting()
     # Each duty resigns when it ends, so that another worker can lead it at once.
     ended = duties.join(max(deadline - time.monotonic(), 0.0))
-    left = [*duties.unended, *([] if ended else [duties.name])]
-    for name in left:
+    unended = [*duties.unended, *([] if ended else [duties.name])]
+    for name in unended:
         logger.error("The %s does not stop.", name)
-    return not left
+    return not unended
 
 
 def _stop_services(parts: Parts) -> bool:
@@ -124,10 +124,10 @@ def _stop_services(parts: Parts) -> bool:
     parts.loop.stop()
     if parts.tenant_slots is not None:
         parts.tenant_slots.stop()  # no join: it calls code of the project, which may hang
-    rest = (parts.duties, parts.heartbeat, parts.announcer, parts.tenant_slots, *parts.finishers)
+    services = (parts.duties, parts.heartbeat, parts.announcer, parts.tenant_slots, *parts.finishers)
     # If the duties could not resign, the database does not respond, and part of the time is used up.
     seconds = WRITE_SECONDS if not parts.duties.alive else WRITE_SECONDS / 2
-    clean = _stop([service for service in reversed(parts.services) if service not in rest], seconds)
+    clean = _stop([service for service in reversed(parts.services) if service not in services], seconds)
     return parts.lanes.join(time.monotonic() + 0.5) and parts.loop.join(0.5) and clean
 
 

@@ -67,7 +67,7 @@ class LogThread:
         self.is_written = not self._thread.is_alive()
         if self.is_written:  # else a handler blocks, and would block the next thread that logs
             for place, handler, queued in self._replaced:
-                place.handlers[:] = [handler if one is queued else one for one in place.handlers]
+                place.handlers[:] = [handler if installed is queued else installed for installed in place.handlers]
             logging.lastResort = self._last_resort
 
     def put(self, write: Callable[[Any], Any], value: Any) -> None:
@@ -197,9 +197,9 @@ class _Text:
 def _tidy() -> None:
     """End a transaction that a handler left open; else it keeps its locks until the next record, and on SQLite blocks all writers."""
     with contextlib.suppress(BaseException):
-        if left := hygiene.after_task():
+        if left_open := hygiene.after_task():
             repeats.log(
-                logging.WARNING, "A log handler left a transaction open on %s; what it wrote there is rolled back.", ", ".join(left)
+                logging.WARNING, "A log handler left a transaction open on %s; what it wrote there is rolled back.", ", ".join(left_open)
             )
 
 
@@ -221,4 +221,4 @@ def _fixed(value: Any, with_repr: bool) -> Any:
 def _loggers() -> Iterator[logging.Logger]:
     """Yield the loggers that may have handlers, the root first."""
     yield logging.getLogger()
-    yield from [one for one in list(logging.Logger.manager.loggerDict.values()) if isinstance(one, logging.Logger)]
+    yield from [entry for entry in list(logging.Logger.manager.loggerDict.values()) if isinstance(entry, logging.Logger)]

@@ -85,10 +85,10 @@ def _line(part: str, hide: Mask) -> str:
 
 def _make_notes_printable(shown: traceback.TracebackException) -> None:
     """Escape the notes of an exception and of all exceptions shown with it; else each line of a note becomes a separate part."""
-    left = [shown]
-    while left:
-        one = left.pop()
-        notes = getattr(one, "__notes__", None)
+    waiting = [shown]
+    while waiting:
+        error = waiting.pop()
+        notes = getattr(error, "__notes__", None)
         if isinstance(notes, list | tuple):
-            one.__notes__ = [printable(str(note)) for note in notes]
-        left += [other for other in (one.__cause__, one.__context__, *(one.exceptions or ())) if other is not None]
+            error.__notes__ = [printable(str(note)) for note in notes]
+        waiting += [other for other in (error.__cause__, error.__context__, *(error.exceptions or ())) if other is not None]

@@ -118,7 +118,7 @@ class Maintenance(DatabaseService):
     def announce(self, lost: Sequence[Expired]) -> None:
         """Send the signals of jobs that were lost with their workers, and count those that ended in ERROR. Call it from any thread."""
         ends.announce_lost(type(self), lost, self._identity.worker_id)
-        self.errors += sum(one.status == states.Status.ERROR for one in lost)
+        self.errors += sum(job.status == states.Status.ERROR for job in lost)
 
 
 def recover_dead(owners: Mapping[str, int | None]) -> None:

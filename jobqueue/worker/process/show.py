@@ -48,8 +48,13 @@ def health(services: Iterable[Watched]) -> dict[str, dict[str, float | str]]:
     """Return the health of each service by name: seconds since its last good turn and in its present turn, and failures in a row."""
     now = time.monotonic()
     return {
-        one.name: {"age": round(now - one.last_good_turn, 1), "busy": round(one.busy_seconds, 1), "failures": one.failures, **one.details}
-        for one in services
+        service.name: {
+            "age": round(now - service.last_good_turn, 1),
+            "busy": round(service.busy_seconds, 1),
+            "failures": service.failures,
+            **service.details,
+        }
+        for service in services
     }
 
 

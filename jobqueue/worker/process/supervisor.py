@@ -133,13 +133,13 @@ class Supervisor:
 
     def _subscribe(self) -> None:
         """Connect the signals that end this process, and those of its parent process."""
-        parts, recycling, on = self.parts, self._recycling, self._wakeups.subscribe
-        on(Signal.ENDED, lambda retrying: recycling.check_job_count(parts.finisher.done))
-        on(Signal.END, self._wake)
-        on(Signal.PARENT_STOPS, self._stop_for_parent)
-        on(Signal.PARENT_GONE, self.stop)
+        parts, recycling, subscribe = self.parts, self._recycling, self._wakeups.subscribe
+        subscribe(Signal.ENDED, lambda retrying: recycling.check_job_count(parts.finisher.done))
+        subscribe(Signal.END, self._wake)
+        subscribe(Signal.PARENT_STOPS, self._stop_for_parent)
+        subscribe(Signal.PARENT_GONE, self.stop)
         if self._parent is not None:
-            on(Signal.RECOVERED, self._parent.recovered)
+            subscribe(Signal.RECOVERED, self._parent.recovered)
 
     def _replace_process(self, run: Run) -> bool:
         """Request the replacement of this process if it has a parent; return whether it will be replaced."""

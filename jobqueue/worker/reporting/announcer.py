@@ -74,11 +74,11 @@ class Announcer(Service):
     def _wait_for_room(self, deadline: float) -> bool:
         self.wake()
         while len(self._queue) >= MAX_WAITING:
-            left = deadline - time.monotonic()
-            if left <= 0 or self.busy_seconds > STEP_SECONDS:  # with a slow receiver, waiting is pointless
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or self.busy_seconds > STEP_SECONDS:  # with a slow receiver, waiting is pointless
                 return False
             self._room.clear()
-            self._room.wait(min(left, STEP_SECONDS))
+            self._room.wait(min(remaining, STEP_SECONDS))
         return True
 
     def turn(self) -> float | None:

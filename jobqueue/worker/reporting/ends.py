@@ -57,25 +57,25 @@ def announce(sender: type, settled: Sequence[tuple[Run, Settled]], worker_id: st
     """Deliver the signals about runs that have ended, if there is a receiver; failures are logged in any case."""
     all_are_heard = signals.has_effect(signals.job_settled) or signals.has_effect(signals.task_finished)
     items = [
-        _ended(sender, run, one, worker_id)
-        for run, one in settled
-        if one.written and (all_are_heard or one.status == ERROR or one.outcome.failure is not None)
+        _ended(sender, run, end, worker_id)
+        for run, end in settled
+        if end.written and (all_are_heard or end.status == ERROR or end.outcome.failure is not None)
     ]
     if items:
         read = _read_ended if signals.has_receivers(signals.task_finished) else None
         signals.deliver(_send_ended, items, read, PATIENCE_SECONDS)
 
 
-def _ended(sender: type, run: Run, one: Settled, worker_id: str) -> SettledRun:
-    outcome = one.outcome
+def _ended(sender: type, run: Run, settled: Settled, worker_id: str) -> SettledRun:
+    outcome = settled.outcome
     began, ended = outcome.began or run.claimed_at, outcome.ended or time.monotonic()
     message = outcome.failure.summary if outcome.failure else (outcome.message or "")
-    ending = ending_of(outcome, one.status, message)
+    ending = ending_of(outcome, settled.status, message)
     return SettledRun(
         sender,
         run.job._replace(args="[]", kwargs="{}", options="{}", metadata="{}"),
         run.entry.task if run.entry is not None else None,
-        one.status,
+        settled.status,
         outcome.kind,
         ended - began,
         outcome.delay_seconds,
@@ -170,13 +170,17 @@ def _send_finished(item: SettledRun, known: dict[int, Job] | None) -> None:
 
 def announce_lost(sender: type, lost: Sequence[Expired], found_by: str) -> None:
     """Deliver the signals about jobs that were recovered from a dead worker."""
-    signals.deliver(_send_lost, [Lost(sender, one, found_by, _lost_ending(one)) for one in lost], _read_lost)
+    signals.deliver(_send_lost, [Lost(sender, expired, found_by, _lost_ending(expired)) for expired in lost], _read_lost)
 
 
-def _lost_ending(one: Expired) -> RunError | None:
-    if one.status == CANCELED:
+def _lost_ending(expired: Expired) -> RunError | None:
+    if expired.status == CANCELED:
         return RunError(JobCanceled("The job was canceled."), canceled=True)
-    return RunError(WorkerLost(f"Worker {one.owner} was lost while it had job {one.job_id} ({one.task}).")) if one.status == ERROR else None
+    return (
+        RunError(WorkerLost(f"Worker {expired.owner} was lost while it had job {expired.job_id} ({expired.task})."))
+        if expired.status == ERROR
+        else None
+    )
 
 
 def _read_lost(items: Sequence[Lost]) -> dict[int, Job]:
@@ -195,10 +199,10 @@ def _send_both_lost(item: Lost, known: dict[int, Job]) -> None:
 
 
 def _send_one_lost(item: Lost) -> None:
-    one = item.found
-    with for_receivers(one.tenant, signals.job_lost):
+    expired = item.found
+    with for_receivers(expired.tenant, signals.job_lost):
         signals.job_lost.send_robust(
-            item.sender, job_id=one.job_id, task=one.task, status=one.status, worker_id=one.owner, found_by=item.found_by
+            item.sender, job_id=expired.job_id, task=expired.task, status=expired.status, worker_id=expired.owner, found_by=item.found_by
         )
 
 

@@ -132,10 +132,10 @@ class Finisher(DatabaseService):
             return None
         with self._runs.handing_over if self._policy is not None else contextlib.nullcontext():
             settled = self._write(batch)
-        if later := {one.outcome.lease for one in settled if one.later}:
+        if later := {end.outcome.lease for end in settled if end.later}:
             self._buffer.extend(item for item in batch if item[0].lease in later)
             batch = [item for item in batch if item[0].lease not in later]
-            settled = [one for one in settled if not one.later]
+            settled = [end for end in settled if not end.later]
         self._acknowledge(batch, settled)
         self._room.set()
         if len(self._buffer) > len(later):
@@ -144,11 +144,11 @@ class Finisher(DatabaseService):
         self._locked_pause = min(2 * self._locked_pause, LOCKED_SECONDS) if later else SHORT_SECONDS
         return self._locked_pause if later else None
 
-    def _write(self, everything: Sequence[Item]) -> list[Settled]:
-        done = [Settled(outcome, SUCCESS) for _, outcome in everything if outcome.committed]
-        if len(done) == len(everything):
+    def _write(self, items: Sequence[Item]) -> list[Settled]:
+        done = [Settled(outcome, SUCCESS) for _, outcome in items if outcome.committed]
+        if len(done) == len(items):
             return done
-        batch = [item for item in everything if not item[1].committed]
+        batch = [item for item in items if not item[1].committed]
         hand_over = None
         try:
             hand_over = self._hand_over(batch)
@@ -157,7 +157,7 @@ class Finisher(DatabaseService):
             else:
                 settled = finish([outcome for _, outcome in batch], hand_over)
         except BaseException as error:
-            self._keep_for_retry(everything, error)
+            self._keep_for_retry(items, error)
             if hand_over is not None and hand_over.leases and self._hand_overs is not None:
                 self._hand_overs.result_lost()
             raise
@@ -183,8 +183,8 @@ class Finisher(DatabaseService):
     def _retry(self, batch: Sequence[Item], hand_over: HandOver | None) -> list[Settled]:
         # The failed try may have been committed, and only its acknowledgement lost.
         before = written_before([outcome for _, outcome in batch])
-        rest = finish([outcome for _, outcome in batch if outcome.lease not in before], hand_over)
-        return [*rest, *(Settled(outcome, before[outcome.lease]) for _, outcome in batch if outcome.lease in before)]
+        written = finish([outcome for _, outcome in batch if outcome.lease not in before], hand_over)
+        return [*written, *(Settled(outcome, before[outcome.lease]) for _, outcome in batch if outcome.lease in before)]
 
     def _keep_for_retry(self, batch: Sequence[Item], error: BaseException) -> None:
         now = time.monotonic()
@@ -202,31 +202,31 @@ class Finisher(DatabaseService):
     def _acknowledge(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
         self._runs.remove([run.lease for run, _ in batch])
         self._done += len(settled)
-        if {one.status for one in settled} - {SUCCESS}:
-            self._errors += sum(one.status == "ERROR" for one in settled)
-            self._settled(any(one.status == "PENDING" for one in settled))
+        if {end.status for end in settled} - {SUCCESS}:
+            self._errors += sum(end.status == "ERROR" for end in settled)
+            self._settled(any(end.status == "PENDING" for end in settled))
         else:
             self._settled(False)
             if not signals.has_effect(signals.job_settled) and not signals.has_effect(signals.task_finished):
                 return  # saves the loops below for thousands of jobs in a second
         runs = {run.lease: run for run, _ in batch}
-        for one in settled:
-            if not one.written and one.outcome.kind is not Kind.HANDED_BACK:
-                _log_unwritten(runs[one.outcome.lease].job.id, one.refused)
+        for end in settled:
+            if not end.written and end.outcome.kind is not Kind.HANDED_BACK:
+                _log_unwritten(runs[end.outcome.lease].job.id, end.refused)
         try:
-            ends.announce(type(self), [(runs[one.outcome.lease], one) for one in settled], self._worker_id)
+            ends.announce(type(self), [(runs[end.outcome.lease], end) for end in settled], self._worker_id)
         except BaseException as error:  # noqa: BLE001 - the outcomes are written, and must not be retried
             logger.warning("Signals of %d finished jobs were not sent: %s", len(settled), texts.exception_summary(error))
 
 
 def _begin_following(hand_overs: HandOvers, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
     """Begin the jobs that were handed over, and report the tenants whose next job any worker may claim."""
-    if following := [one for one in settled if one.following is not None]:
+    if following := [end for end in settled if end.following is not None]:
         runs = {run.lease: run for run, _ in batch}
-        for one in following:
-            if one.following is not None:
-                hand_overs.begin_next(one.following, runs[one.outcome.lease])
-    for tenant in {one.outcome.target.tenant for one in settled if one.releases and one.outcome.target is not None}:
+        for end in following:
+            if end.following is not None:
+                hand_overs.begin_next(end.following, runs[end.outcome.lease])
+    for tenant in {end.outcome.target.tenant for end in settled if end.releases and end.outcome.target is not None}:
         hand_overs.released(tenant)
 
 

@@ -56,10 +56,10 @@ class Heartbeat(DatabaseService):
         gap = began - self._beaten_at
         if gap > self._lease_seconds and len(self._runs) and not self.failures:  # the error handler reports an outage
             logger.warning("The heartbeat was %.1f s late; leases may be lost (a stopped process, or code that keeps the GIL).", gap)
-        everything, self._reads_all_flags = self._reads_all_flags, False
+        read_all, self._reads_all_flags = self._reads_all_flags, False
         # New leases need no renewal yet, and most runs end before they do.
         old = began - self._pause / 2
-        leases = [run.lease for run in self._renewed() if everything or run.claimed_at <= old]
+        leases = [run.lease for run in self._renewed() if read_all or run.claimed_at <= old]
         locked = 0
         for first in range(0, len(leases), BATCH):
             locked += self._renew(leases[first : first + BATCH])
@@ -74,12 +74,12 @@ class Heartbeat(DatabaseService):
         return [run for run in self._runs if run.ended is None or run.ended > since]
 
     def _renew(self, leases: Sequence[Lease]) -> int:
-        found = Job.objects.renew(leases, self._lease_seconds)
-        for row in found:
+        renewed = Job.objects.renew(leases, self._lease_seconds)
+        for row in renewed:
             run = self._runs.get(Lease(row.job_id, row.token))
             if run is not None:
                 self._obey(run, row)
-        missing = set(leases) - {Lease(row.job_id, row.token) for row in found}
+        missing = set(leases) - {Lease(row.job_id, row.token) for row in renewed}
         locked = Job.objects.still_ours(missing) if missing else set()
         for lease in missing - locked:
             self._lost(lease)

@@ -64,10 +64,10 @@ class Reporter(DatabaseService):
         waiting = {}
         marks = []
         for run in due:
-            own = run.own_progress()
-            waiting[run.lease] = own.saved
-            own.dirty_since = None  # before the values are read: a value that is set meanwhile is written in the next turn
-            marks.append(Mark(*run.lease, now - (run.began or now), own.percent, notice(run) or own.message, own.metadata))
+            progress = run.own_progress()
+            waiting[run.lease] = progress.saved
+            progress.dirty_since = None  # before the values are read: a value that is set meanwhile is written in the next turn
+            marks.append(Mark(*run.lease, now - (run.began or now), progress.percent, notice(run) or progress.message, progress.metadata))
         try:
             written = self._mark(due, marks)
         except BaseException:
@@ -75,13 +75,13 @@ class Reporter(DatabaseService):
                 run.own_progress().dirty_since = now
             raise
         for run in due:
-            own = run.own_progress()
+            progress = run.own_progress()
             if run.lease in written:
-                own.marked_at = now
+                progress.marked_at = now
                 if (saved := waiting[run.lease]) is not None:
                     saved.set()
             else:  # the row is locked, or the lease is lost; the heartbeat finds out which
-                own.dirty_since = own.dirty_since or now
+                progress.dirty_since = progress.dirty_since or now
 
     def _mark(self, due: list[Run], marks: list[Mark]) -> set[Lease]:
         try:
@@ -98,12 +98,12 @@ class Reporter(DatabaseService):
 
 
 def _is_due(run: Run, now: float) -> bool:
-    own = run.progress
-    if own is None or own.marked_at is None:
-        return (own is not None and own.dirty_since is not None) or now - (run.began or now) >= BEGUN_SECONDS
-    if own.saved is not None and not own.saved.is_set():
+    progress = run.progress
+    if progress is None or progress.marked_at is None:
+        return (progress is not None and progress.dirty_since is not None) or now - (run.began or now) >= BEGUN_SECONDS
+    if progress.saved is not None and not progress.saved.is_set():
         return True
-    return own.dirty_since is not None and now - own.marked_at >= PAUSE_SECONDS
+    return progress.dirty_since is not None and now - progress.marked_at >= PAUSE_SECONDS
 
 
 def _written(due: list[Run], marks: list[Mark]) -> set[Lease]:

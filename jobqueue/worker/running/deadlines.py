@@ -43,7 +43,7 @@ class Deadlines:
         """Add a deadline on the monotonic clock; return whether it is the nearest."""
         with self._lock:
             if len(self._heap) >= self._tidy_at:
-                self._heap = [entry for entry in self._heap if (one := entry[2]()) is not None and one.ended is None]
+                self._heap = [entry for entry in self._heap if (other := entry[2]()) is not None and other.ended is None]
                 heapq.heapify(self._heap)
                 self._tidy_at = max(2 * len(self._heap), MIN_TO_TIDY)
             entry = (at, next(self._numbers), weakref.ref(run))

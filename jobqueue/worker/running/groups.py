@@ -36,11 +36,11 @@ def thrown(error: BaseException | None) -> BaseException | None:
     An exception that is thrown in the middle of a statement makes the connection unusable. Ending the transaction then fails with an error
     of its own, which replaces the exception that is being raised.
     """
-    found: BaseException | None = error if isinstance(error, OF_CONNECTIONS) else None
+    connection_error: BaseException | None = error if isinstance(error, OF_CONNECTIONS) else None
     for _ in range(MAX_CHAIN):
-        found = found and found.__context__
-        if isinstance(found, Interrupted | TimeLimitExceeded):
-            return found
+        connection_error = connection_error and connection_error.__context__
+        if isinstance(connection_error, Interrupted | TimeLimitExceeded):
+            return connection_error
     return error
 
 
@@ -51,26 +51,26 @@ class Decisive(NamedTuple):
     shown: BaseException
 
 
-def decisive(whole: BaseException, *, stopping: bool = False) -> Decisive:
+def decisive(raised: BaseException, *, stopping: bool = False) -> Decisive:
     """Return the exception that decides how a run ends; if the run is `stopping`, an error raised from a cancellation counts as one."""
-    found: list[tuple[int, Decisive]] = []
+    candidates: list[tuple[int, Decisive]] = []
     seen: set[int] = set()
-    waiting = [(whole, whole, False)]
+    waiting = [(raised, raised, False)]
     while waiting:
-        one, shown, is_cause = waiting.pop()
-        if id(one) in seen:  # a chain of causes may be a ring
+        error, shown, is_cause = waiting.pop()
+        if id(error) in seen:  # a chain of causes may be a ring
             continue
-        seen.add(id(one))
-        if isinstance(one, BaseExceptionGroup):
-            waiting += [(each, shown if is_cause else each, is_cause) for each in reversed(one.exceptions)]
+        seen.add(id(error))
+        if isinstance(error, BaseExceptionGroup):
+            waiting += [(each, shown if is_cause else each, is_cause) for each in reversed(error.exceptions)]
         else:
-            steers = one if one is whole else thrown(one) or one  # an error of the database may hide an interrupt
+            steers = error if error is raised else thrown(error) or error  # an error of the database may hide an interrupt
             if (rank := _rank(steers, is_cause=is_cause, stopping=stopping)) is not None:
-                found.append((rank, Decisive(steers, shown if is_cause else steers)))
+                candidates.append((rank, Decisive(steers, shown if is_cause else steers)))
                 continue
-        if one.__cause__ is not None:
-            waiting.append((one.__cause__, shown, True))
-    return min(found, key=lambda item: item[0])[1] if found else Decisive(whole, whole)
+        if error.__cause__ is not None:
+            waiting.append((error.__cause__, shown, True))
+    return min(candidates, key=lambda item: item[0])[1] if candidates else Decisive(raised, raised)
 
 
 def _rank(error: BaseException, *, is_cause: bool, stopping: bool) -> int | None:
@@ -83,13 +83,13 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
     """Yield the leaves of a group and of the groups in it; an exception that is no group is its own leaf."""
     waiting = [error]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, BaseExceptionGroup):
-            waiting.extend(reversed(one.exceptions))
+        exception = waiting.pop()
+        if isinstance(exception, BaseExceptionGroup):
+            waiting.extend(reversed(exception.exceptions))
         else:
-            yield thrown(one) or one  # an error of the database may hide an interrupt
+            yield thrown(exception) or exception  # an error of the database may hide an interrupt
 
 
 def matches(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
     """Return whether an exception, or each leaf of a group, is an instance of one of these classes."""
-    return isinstance(error, kinds) or (isinstance(error, BaseExceptionGroup) and all(isinstance(one, kinds) for one in leaves(error)))
+    return isinstance(error, kinds) or (isinstance(error, BaseExceptionGroup) and all(isinstance(leaf, kinds) for leaf in leaves(error)))

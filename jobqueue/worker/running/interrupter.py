@@ -133,10 +133,10 @@ class Interrupter(Service):
             self._give_up(run, "time limit")
         return None
 
-    def _give_up(self, run: Run, what: str) -> None:
+    def _give_up(self, run: Run, cause: str) -> None:
         run.place = place_of(run)
         text = "Job %s (%s) does not react to its %s; its thread is stuck. %s"
-        logger.warning(text, run.job.id, run.job.task, what, run.place)
+        logger.warning(text, run.job.id, run.job.task, cause, run.place)
         self._stuck.add(run)
         if run.job.target and run.reason is not Reason.LOST:
             if run.cancel_async is not None and self._has_spare(run):  # its slot stays occupied, but other coroutines use the same loop

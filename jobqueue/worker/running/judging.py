@@ -43,16 +43,16 @@ def forget(run: Run) -> None:
 def clear_locals(error: BaseException) -> None:
     """Clear the local variables of all frames in the traceback of an exception and of those that led to it."""
     seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left and len(seen) < MAX_LINKS:
-        one = left.pop()
-        if one is None or id(one) in seen:
+    waiting: list[BaseException | None] = [error]
+    while waiting and len(seen) < MAX_LINKS:
+        cause = waiting.pop()
+        if cause is None or id(cause) in seen:
             continue
-        seen.add(id(one))
-        traceback.clear_frames(one.__traceback__)
-        left += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            left += one.exceptions
+        seen.add(id(cause))
+        traceback.clear_frames(cause.__traceback__)
+        waiting += [cause.__cause__, cause.__context__]
+        if isinstance(cause, BaseExceptionGroup):
+            waiting += cause.exceptions
 
 
 def outcome_of(run: Run) -> Outcome:
@@ -88,11 +88,11 @@ def success(run: Run) -> Outcome:
 
 def raised(run: Run, whole: BaseException) -> Outcome:
     """Return the outcome of a run that raised `whole`; the exception that `groups.decisive` finds in it decides."""
-    found, shown = groups.decisive(whole, stopping=run.reason is not None)
-    if stops(run, found):
+    decisive, shown = groups.decisive(whole, stopping=run.reason is not None)
+    if stops(run, decisive):
         return interrupted(run)
-    error = limited(run, found)
-    if error is not found:
+    error = limited(run, decisive)
+    if error is not decisive:
         shown = error
     if isinstance(error, Suspended) and run.pipeline is not None and run.pipeline.suspended is error:
         return phase_store.suspended(run, error, _outcome(run, Kind.SLEEP))

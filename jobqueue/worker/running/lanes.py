@@ -95,8 +95,8 @@ class Lanes:
             pool = self._own[tenant].pool
             if pool.size != (size := max(number - pool.blocked_slots, 0)):
                 pool.resize(size)
-        gone = [tenant for tenant in self._own if tenant not in numbers]
-        for tenant in gone:
+        removed = [tenant for tenant in self._own if tenant not in numbers]
+        for tenant in removed:
             lane = self._own.pop(tenant)
             lane.pool.resize(0)
             self._hand_turn(tenant, lane, self.shared)

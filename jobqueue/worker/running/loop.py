@@ -63,15 +63,15 @@ class Loop:
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Remove and return the runs that were claimed before a time and have not begun."""
-        taken = []
+        runs = []
         for run in list(self._waiting):
             if run.claimed_at < claimed_before:
                 with contextlib.suppress(KeyError):  # it began at this moment
                     self._waiting.remove(run)
-                    taken.append(run)
+                    runs.append(run)
                     if run.lane is not None:
                         run.lane.pool.slots.remove(run)
-        return taken
+        return runs
 
     def replace_if_blocked(self, run: Run | None = None) -> None:
         """Abandon a loop that a coroutine blocks; the coroutines that have not begun run in a new loop, in a new thread.
@@ -96,8 +96,8 @@ class Loop:
                 self._called.clear()
                 for lane in list(self._lanes):
                     lane.pool.slots.forget_coroutines()  # a blocked coroutine does not occupy a slot
-                self._unresponsive = [*(one for one in self._unresponsive if not one.is_set()), answer]
-            for waiting in sorted(self._waiting, key=lambda one: one.claimed_at):
+                self._unresponsive = [*(event for event in self._unresponsive if not event.is_set()), answer]
+            for waiting in sorted(self._waiting, key=lambda run: run.claimed_at):
                 self._submit(waiting)
 
     def stop(self) -> None:
@@ -224,12 +224,12 @@ def _cancel(run: Run, task: asyncio.Task[None]) -> None:
 
 def _cancel_leftovers(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel the tasks that coroutines have left, and wait up to `LEFT_SECONDS` for them to end."""
-    if not (left := asyncio.all_tasks(loop)):
+    if not (tasks := asyncio.all_tasks(loop)):
         return
-    for task in left:
+    for task in tasks:
         task.cancel()
     with contextlib.suppress(SystemExit, KeyboardInterrupt):
-        loop.run_until_complete(asyncio.wait(left, timeout=LEFTOVER_SECONDS))
+        loop.run_until_complete(asyncio.wait(tasks, timeout=LEFTOVER_SECONDS))
 
 
 class _own_thread:  # noqa: N801 - a context manager, used like a function

@@ -62,10 +62,10 @@ class RunPhaseStore:
     def check_transactions(self, name: str, before: frozenset[str]) -> None:
         """Raise if a phase has left a new transaction open: its writes would be lost, although the phase counts as finished."""
         with self._run.shield():
-            left = hygiene.end_later_transactions(before)
-        if left:
+            left_open = hygiene.end_later_transactions(before)
+        if left_open:
             raise TransactionLeftOpen(
-                f"Phase {name!r} left a transaction open on {', '.join(left)}; what it wrote there is rolled back."
+                f"Phase {name!r} left a transaction open on {', '.join(left_open)}; what it wrote there is rolled back."
                 " Use 'with transaction.atomic():', and end it before the phase returns."
             )
 

@@ -127,18 +127,18 @@ class Pipeline:
         return self._result(await given.to(self._func, context))
 
     def _open(self) -> list[PhaseState]:
-        return self._store.open([one.name for one in self._phases])
+        return self._store.open([phase.name for phase in self._phases])
 
     def _opened(self, states: list[PhaseState]) -> None:
         self._states = states
-        self._at = sum(one.finished for one in states[: len(self._phases)])
+        self._at = sum(state.finished for state in states[: len(self._phases)])
         self._show_begun()
 
     def _is_suspended_by(self, error: BaseException) -> bool:
-        found = groups.decisive(error).error
-        if isinstance(found, Suspended):
-            self.suspended = found
-        return isinstance(found, Suspended)
+        decisive = groups.decisive(error).error
+        if isinstance(decisive, Suspended):
+            self.suspended = decisive
+        return isinstance(decisive, Suspended)
 
     def _ended(self, value: Any) -> FinishedPhase:
         if self.suspended is not None:  # also if the task has swallowed the exception
@@ -169,8 +169,8 @@ class Pipeline:
         return self._following.name if self._following is not None else ""
 
     def _advance(self, done: FinishedPhase) -> None:
-        one = self._states[self._at]
-        one.status, one.result = "SUCCESS", done.result
+        state = self._states[self._at]
+        state.status, state.result = "SUCCESS", done.result
         self.done = None
         self._at += 1
         self._show_begun()
@@ -234,26 +234,26 @@ class Pipeline:
         """Return the result of a phase that has finished, as JSON text."""
         results = self.results()
         if name not in results:
-            known = [one.name for one in self._phases]
-            what = "has not finished yet" if name in known else "is not a phase of this pipeline"
-            raise PhaseUnknown(f"Phase {name!r} {what}; finished are: {', '.join(results) or 'none'}. The phases are {', '.join(known)}.")
+            known = [phase.name for phase in self._phases]
+            why = "has not finished yet" if name in known else "is not a phase of this pipeline"
+            raise PhaseUnknown(f"Phase {name!r} {why}; finished are: {', '.join(results) or 'none'}. The phases are {', '.join(known)}.")
         return results[name]
 
     def results(self) -> dict[str, str]:
         """Return the results of all phases that have finished, as JSON texts, in order."""
-        return {one.name: one.result or "null" for one in self._states if one.finished}
+        return {state.name: state.result or "null" for state in self._states if state.finished}
 
     def keep(self, text: str, at: int | None = None) -> None:
         """Store the checkpoint of the phase at this place, by default of the phase that runs, before returning."""
-        one = self._states[self._at if at is None else at]
-        self._store.do(partial(self._store.store_checkpoint, one.name, text))
-        one.checkpoint = text
+        state = self._states[self._at if at is None else at]
+        self._store.do(partial(self._store.store_checkpoint, state.name, text))
+        state.checkpoint = text
 
     async def akeep(self, text: str, at: int | None = None) -> None:
         """Store a checkpoint from a coroutine, as `keep` does."""
-        one = self._states[self._at if at is None else at]
-        await self._store.ado(partial(self._store.store_checkpoint, one.name, text))
-        one.checkpoint = text
+        state = self._states[self._at if at is None else at]
+        await self._store.ado(partial(self._store.store_checkpoint, state.name, text))
+        state.checkpoint = text
 
     def suspend(self, suspended: Suspended) -> None:
         """Record that the phase ends with this suspension, whatever the task does with the exception."""

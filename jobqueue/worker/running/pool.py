@@ -84,9 +84,9 @@ class Pool:
 
     def _resize(self, size: int) -> None:
         self.size = size
-        back = min(self._exiting, max(size - self._serving, 0))
-        self._exiting -= back
-        self._serving += back
+        restarting = min(self._exiting, max(size - self._serving, 0))
+        self._exiting -= restarting
+        self._serving += restarting
         while self._serving > size:
             self._serving -= 1
             self._exiting += 1
@@ -117,21 +117,21 @@ class Pool:
 
     def take_waiting(self, claimed_before: float) -> list[Run]:
         """Remove and return the runs that were claimed before a time and have not begun."""
-        taken = self.slots.take_held(claimed_before)
-        kept: list[Run | None] = []
+        held = self.slots.take_held(claimed_before)
+        queued: list[Run | None] = []
         try:
             while True:
                 run = self._queue.get_nowait()
                 if run is not None and run.claimed_at < claimed_before:
-                    taken.append(run)
+                    held.append(run)
                 else:
-                    kept.append(run)
+                    queued.append(run)
         except queue.Empty:
-            for left in kept:
-                self._queue.put(left)
+            for queued_run in queued:
+                self._queue.put(queued_run)
             with self._lock:
-                self._taken_back += len(taken)
-            return taken
+                self._taken_back += len(held)
+            return held
 
     def abandon_thread(self, run: Run) -> None:
         """Count the thread of an abandoned run as stuck; another may take its place, unless the run has lost its slot."""

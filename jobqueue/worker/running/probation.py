@@ -72,8 +72,8 @@ class Probation:
         return self._take([run for run in self.waiting if run.claimed_at < claimed_before])
 
     def _take(self, runs: Sequence[Run]) -> list[Run]:
-        taken = set(runs)
-        self.waiting = [run for run in self.waiting if run not in taken]
+        taken_runs = set(runs)
+        self.waiting = [run for run in self.waiting if run not in taken_runs]
         return [*runs]
 
     def _ages(self, now: float) -> dict[Run, float]:
@@ -84,7 +84,7 @@ class Probation:
     def _has_slot(self, run: Run) -> bool:
         """Return whether a slot of the run's lane is free or occupied by a waiting suspect."""
         lane = run.lane
-        return lane is None or lane.free + sum(one.lane is lane for one in self.waiting) > 0
+        return lane is None or lane.free + sum(suspect.lane is lane for suspect in self.waiting) > 0
 
     def _is_last(self, run: Run) -> bool:
         return run.job.crashes >= self._last_chance

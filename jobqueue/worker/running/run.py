@@ -120,35 +120,35 @@ class Run(Interruption):
     def report(self, progress: int, message: str | None, at: int | None = None) -> None:
         """Store the newest progress in memory, to be written soon."""
         with self.shield():
-            own = self.own_progress()
+            current = self.own_progress()
             if message is not None:
-                message = own.message = shown_message(message, self.mask)
-            own.percent = progress if self.pipeline is None else self.pipeline.report(progress, message, at)
-            if own.dirty_since is None:
-                own.dirty_since = time.monotonic()
+                message = current.message = shown_message(message, self.mask)
+            current.percent = progress if self.pipeline is None else self.pipeline.report(progress, message, at)
+            if current.dirty_since is None:
+                current.dirty_since = time.monotonic()
                 self.flush(self)
 
     def save(self, metadata: str) -> None:
         """Request that the metadata is written, and wait for it."""
         with self.shield():
-            own = self.own_progress()
-            own.metadata = metadata
+            progress = self.own_progress()
+            progress.metadata = metadata
             if self.saves_with_outcome:  # no other connection can write while this task's transaction is open
                 return
-            with own.saving:  # one thread of the task after the other
-                self._save(own)
+            with progress.saving:  # one thread of the task after the other
+                self._save(progress)
 
-    def _save(self, own: Progress) -> None:
-        own.refused, own.saved = False, (saved := threading.Event())
-        own.dirty_since = time.monotonic()
+    def _save(self, progress: Progress) -> None:
+        progress.refused, progress.saved = False, (saved := threading.Event())
+        progress.dirty_since = time.monotonic()
         self.flush(self)
         while not saved.wait(0.5):
             if (due := self.due()) is not None:
                 raise due
             if self.closed:  # in a thread that the task has left
                 raise InvalidArgumentValue("The metadata is not stored: the run has ended.")
-        own.saved = None
-        if own.refused:
+        progress.saved = None
+        if progress.refused:
             raise InvalidArgumentValue("The metadata cannot be stored: the database refuses it. The worker's log says why.")
 
     def send(self, work: Callable[[], T]) -> Future[T]:

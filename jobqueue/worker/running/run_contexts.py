@@ -100,9 +100,9 @@ class RunContexts:
         while self._entered:
             manager, is_async = self._entered.pop()
             try:
-                left = (manager.__aexit__ if is_async else manager.__exit__)(*_details(error))
-                if isinstance(left, Awaitable):
-                    await left
+                result = (manager.__aexit__ if is_async else manager.__exit__)(*_details(error))
+                if isinstance(result, Awaitable):
+                    await result
             except BaseException as wrong:  # noqa: BLE001 - as above
                 self._log(manager, error, wrong)
 

@@ -88,10 +88,10 @@ class Slots(Generic[R]):
     def take_held(self, claimed_before: float) -> list[R]:
         """Remove and return the functions that were claimed before a time and have not begun."""
         with self._lock:
-            taken = [run for run in self._held if run.claimed_at < claimed_before]
-            self._held = [run for run in self._held if run not in taken]
+            runs = [run for run in self._held if run.claimed_at < claimed_before]
+            self._held = [run for run in self._held if run not in runs]
             self._changed.notify_all()
-            return taken
+            return runs
 
     # Called by the loop
 
@@ -146,7 +146,7 @@ class Slots(Generic[R]):
         if self._functions + len(self._coroutines) >= self._size():
             return False
         # Compare only the first coroutine: this runs for each coroutine, and thousands may wait. The order is nearly that of the claims.
-        first = min((one.claimed_at for one in (*self._held, *itertools.islice(self._late, 1))), default=run.claimed_at)
+        first = min((waiting.claimed_at for waiting in (*self._held, *itertools.islice(self._late, 1))), default=run.claimed_at)
         return not (yields and first < run.claimed_at)
 
     def _notify(self) -> None:

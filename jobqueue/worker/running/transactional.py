@@ -108,10 +108,10 @@ def _end_what_was_left_open(connection: Any, blocks: list[Any]) -> bool:
 
     Exiting the outer block first would end only the innermost one, and the transaction would stay open.
     """
-    left = connection.atomic_blocks[len(blocks) :]
-    for block in reversed(left):
+    left_open = connection.atomic_blocks[len(blocks) :]
+    for block in reversed(left_open):
         block.__exit__(TransactionUndone, None, None)
-    return bool(left)
+    return bool(left_open)
 
 
 def _finish(outcome: Outcome) -> None:
