@@ -173,7 +173,7 @@ def tenant_slots() -> dict[str, int]:
     value = _called(current().tenants) or {}
     value = value() if callable(value) else value
     if not is_slots(value):
-        raise ImproperlyConfigured(f"TENANTS gave {safe_repr(value)}. It must be {TENANTS.text}.")
+        raise ImproperlyConfigured(f"TENANTS returned {safe_repr(value)}. It must be {TENANTS.text}.")
     return dict(value)
 
 

@@ -35,8 +35,8 @@ def log_settled(sender: Any, *, job_id: int, task: str, queue: str, status: str,
 
 def _later(more: dict[str, Any]) -> str:
     if more.get("kind") is Kind.WAIT:
-        return "again when the jobs for which it waits have ended"
-    return f"again in {more['delay_seconds']:.1f} s"
+        return "next run when the jobs for which it waits have ended"
+    return f"next run in {more['delay_seconds']:.1f} s"
 
 
 def log_lost(sender: Any, *, job_id: int, task: str, status: str, worker_id: str, **more: Any) -> None:

@@ -104,7 +104,7 @@ def test_policies_are_equal_and_hashable_by_their_numbers() -> None:
         (lambda: fixed("3"), r"fixed\(seconds\) is a str"),
         (lambda: fixed(True), r"fixed\(seconds\) is a bool"),
         (lambda: fixed(3, jitter=1), r"fixed\(jitter\) is 1"),
-        (lambda: linear(10, cap=5), r"linear\(base\) is 10.0 and cap is 5.0; raise cap"),
+        (lambda: linear(10, cap=5), r"linear\(base\) is 10.0 and cap is 5.0; cap limits every delay"),
         (lambda: exponential(600), r"exponential\(base\) is 600.0 and cap is 300.0"),
         (lambda: exponential(2, factor=0.5), r"exponential\(factor\) is 0.5"),
         (lambda: exponential(2, factor=math.nan), r"exponential\(factor\) is nan"),

@@ -50,7 +50,7 @@ def test_a_pause_ends_at_the_time_that_was_said() -> None:
 def test_a_mistyped_queue_is_warned_of_and_can_be_forgotten() -> None:
     lines = run("pause", "mial")[0].splitlines()
     assert lines[1].startswith("Warning: No task, setting, schedule, worker or recent job has a queue 'mial'.")
-    assert run("forget", "mial") == ("Queue 'mial' is forgotten: its pause, limit and webhook are gone.\n", 0)
+    assert run("forget", "mial") == ("Queue 'mial' was forgotten: its pause, limit and webhook were removed.\n", 0)
     assert not Queue.objects.exists()
     assert run("forget", "mial") == ("Queue 'mial' has no row to remove.\n", 0)
     JobFactory(queue="busy")
@@ -135,7 +135,7 @@ def test_the_status_shows_queues_workers_and_jobs() -> None:
     words = [line.split() for line in text.splitlines()]
     assert ["mail", "-", "4", "1", "1", "0", "s"] in words
     assert ["reports", "paused", "-", "0", "0", "-"] in words
-    assert ["web-1:4121", "running", "mail", "1", "8", "1", "thread", "given", "up", "on"] in words
+    assert ["web-1:4121", "running", "mail", "1", "8", "1", "abandoned", "thread"] in words
     assert "gone:" not in text
     assert ["PENDING", "(its", "target)", "1"] in words
     data, _ = told("status")
@@ -235,7 +235,7 @@ def test_a_report_on_what_is_no_job_is_refused(job_id: str) -> None:
 def test_all_is_well_with_a_worker() -> None:
     WorkerFactory(running=8, services={"finisher": {"age": 500.0, "busy": 0.0, "failures": 0}})
     JobFactory(enqueued_at=clock.now() - timedelta(hours=1))
-    assert run("health") == ("All is well.\n", 0)
+    assert run("health") == ("No problem was found.\n", 0)
     assert told("health") == ({"healthy": True, "problems": []}, 0)
 
 
@@ -252,7 +252,7 @@ def test_without_a_live_worker_it_is_not() -> None:
 @pytest.mark.parametrize(
     ("service", "text"),
     [
-        ({"age": 30.0, "busy": 25.0, "failures": 0}, "its dispatcher has not completed its present turn for 25 s"),
+        ({"age": 30.0, "busy": 25.0, "failures": 0}, "its dispatcher has not completed its current turn for 25 s"),
         ({"age": 30.0, "busy": 0.0, "failures": 7}, "its dispatcher has failed 7 times in a row, for 30 s"),
         ({"age": 3.0, "busy": 0.0, "failures": 7}, ""),
         ({"age": 30.0, "busy": 1.0, "failures": 0}, ""),
@@ -275,11 +275,11 @@ def test_a_job_that_has_waited_for_too_long_is_a_problem_unless_its_queue_is_pau
         JobFactory(queue=name, enqueued_at=ago - timedelta(hours=1))
     pause_queue("paused")
     limit_queue("closed", 0)
-    assert run("health", "--max-age", 600) == ("All is well.\n", 0)
+    assert run("health", "--max-age", 600) == ("No problem was found.\n", 0)
     text, status = run("health", "--max-age", 60)
     assert (status, text.count("\n")) == (1, 1)
     assert text.startswith("[error] long_wait: Queue 'default': the oldest QUEUED job has waited for 1")
-    assert "above 60 s. " in text
+    assert "; the limit is 60 s. " in text
 
 
 @pytest.mark.parametrize("age", ["soon", "-1", "nan", "inf", "1e99", ""])
@@ -303,8 +303,8 @@ def test_warnings_alone_end_with_three_or_with_zero_on_demand() -> None:
     assert run("health")[1] == 3
     text, status = run("health", "--fail-on", "error")
     assert (text.startswith("[warning] failed_jobs: 1 job ended in ERROR in the last hour. "), status) == (True, 0)
-    assert run("health", "--max-failed-jobs", "off") == ("All is well.\n", 0)
-    assert run("health", "--max-failed-jobs", 1) == ("All is well.\n", 0)
+    assert run("health", "--max-failed-jobs", "off") == ("No problem was found.\n", 0)
+    assert run("health", "--max-failed-jobs", 1) == ("No problem was found.\n", 0)
     Worker.objects.all().delete()
     assert run("health", "--fail-on", "error")[1] == 1
 
@@ -321,7 +321,7 @@ def test_a_command_line_that_says_nothing_is_refused(args: list[str]) -> None:
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (OperationalError("connection refused"), "The database does not answer: connection refused"),
+        (OperationalError("connection refused"), "Cannot reach the database: connection refused"),
         (ProgrammingError('relation "jobqueue_queue" does not exist'), "run 'manage.py migrate' first"),
     ],
 )
@@ -354,7 +354,7 @@ def test_leaders_are_shown_with_what_they_did_and_what_is_wrong() -> None:
     text, status = run("leaders")
     lines = text.splitlines()
     assert status == 0
-    assert lines[0].split() == ["duty", "led", "by", "for", "last", "run", "took", "items", "runs", "errors", "problem"]
+    assert lines[0].split() == ["duty", "led", "by", "led", "for", "last", "run", "took", "items", "runs", "errors", "problem"]
     assert lines[1].split()[:3] == ["free", "nobody", "-"]
     assert "web-1:4711" in lines[2]
     assert "0.250 s" in lines[2]

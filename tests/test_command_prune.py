@@ -86,7 +86,7 @@ def test_a_prune_reports_its_progress_and_can_be_stopped(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        ([], "It is not set how long jobs are kept: set DELETE_AFTER in JOBQUEUE, or add --older-than SECONDS"),
+        ([], "No retention is set: set DELETE_AFTER in JOBQUEUE, or add --older-than SECONDS"),
         (["--older-than=soon"], "--older-than is 'soon'; it must be a number of seconds from 0"),
         (["--older-than=-1"], "--older-than is '-1'"),
         (["--older-than=nan"], "--older-than is 'nan'"),

@@ -248,7 +248,7 @@ def test_a_callable_is_asked_each_time_and_what_it_says_is_judged(settings: Any)
     settings.JOBQUEUE = {"TENANTS": lambda: answers.pop(0)}
     assert (conf.tenant_slots(), conf.tenant_slots()) == ({"acme": 1}, {})
     for said in ("{'acme': 0}", "None"):
-        with pytest.raises(ImproperlyConfigured, match=f"^TENANTS gave {said}. It must be a mapping of tenants to their slots"):
+        with pytest.raises(ImproperlyConfigured, match=f"^TENANTS returned {said}. It must be a mapping of tenants to their slots"):
             conf.tenant_slots()
 
 

@@ -35,7 +35,7 @@ def test_names_are_those_of_the_functions_or_given_ones() -> None:
         ([], "phases lists 0 functions; a pipeline has from 1 to 1000 phases. A task without phases is declared with @task"),
         ([one, one], "phases names 'one' more than once; the names of a pipeline's phases must differ. Give one of them another name"),
         (["one"], "phases lists 'one'; each phase must be a callable of (context, *args, **kwargs)"),
-        ([lambda context: None], 'which has no name of its own. Give it one: phase("name")(function).'),
+        ([lambda context: None], 'which has no name. Give it one: phase("name")(function).'),
         ([a_task], "phases lists the task 'tests.test_phases.a_task'; a phase must be a plain function. Remove its @task."),
     ],
 )
@@ -57,7 +57,7 @@ def test_the_longest_name_is_taken() -> None:
 @pytest.mark.parametrize(
     ("declare", "says"),
     [
-        (lambda: pipeline(phases=[one], transactional=True)(run), "transactional=True is for tasks without phases"),
+        (lambda: pipeline(phases=[one], transactional=True)(run), "transactional=True is not allowed for a pipeline"),
         (lambda: pipeline(phases=[arun])(run), "The pipeline's function is 'def' and its phase 'arun' is not"),
         (lambda: pipeline(phases=[one])(arun), "The pipeline's function is 'async def' and its phase 'one' is not"),
         (lambda: pipeline(phases=[one], takes_context=False)(run), "Unknown option 'takes_context'"),

@@ -100,8 +100,8 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
         jobs = list(queryset[: MAX_AT_ONCE + 1])
         if len(jobs) > MAX_AT_ONCE:
             jobs = list(queryset.filter(status__in=verb.statuses)[:MAX_AT_ONCE])
-            left = f"More than {MAX_AT_ONCE} jobs were selected. Only the newest {MAX_AT_ONCE} that can be {verb.done} were processed"
-            self.message_user(request, f"{left}; repeat the action for the rest.", messages.INFO)
+            left = f"More than {MAX_AT_ONCE} jobs were selected. This action covers only the newest {MAX_AT_ONCE} that can be {verb.done}"
+            self.message_user(request, f"{left}; repeat it for the rest.", messages.INFO)
         return self.act(request, verb, jobs)
 
     @audited

@@ -18,7 +18,7 @@ from jobqueue.core.answers import Answer, Verdict
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.models import Job
 
-NO_DATABASE = "the database did not answer, try again"
+NO_DATABASE = "the database did not respond; try again"
 
 Audit = Callable[[Job, Answer | None, str], object]
 

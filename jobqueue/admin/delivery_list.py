@@ -62,7 +62,7 @@ class RetriedFilter(SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the only choice."""
-        return [("1", "failed and to be retried")]
+        return [("1", "failed, waiting for a retry")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> QuerySet[WebhookDelivery]:
         """Return the deliveries that wait for a retry, or all if the filter is not set."""
@@ -103,7 +103,7 @@ class DeliveryChangeList(ChangeList):
         """The number of deliveries; above `MAX_COUNTED` only a lower bound, because counting is expensive."""
         paginator: Any = self.paginator
         if paginator.more:
-            return f"{MAX_COUNTED:,}+ deliveries; the first {MAX_COUNTED:,} are on these pages"
+            return f"{MAX_COUNTED:,}+ deliveries; only the first {MAX_COUNTED:,} are listed"
         return f"{paginator.count:,} {'delivery' if paginator.count == 1 else 'deliveries'}"
 
     @cached_property
@@ -118,4 +118,4 @@ class DeliveryChangeList(ChangeList):
     @property
     def window_note(self) -> str:
         """A note if only a part was searched; empty otherwise."""
-        return f"Searched: only the newest {WINDOW:,} deliveries." if self.newest_only else ""
+        return f"Only the newest {WINDOW:,} deliveries were searched." if self.newest_only else ""

@@ -1,4 +1,4 @@
-"""The verbs on deliveries: redeliver, send now, give up, use the present URL; on one or many, after a confirmation."""
+"""The verbs on deliveries: redeliver, send now, give up, use the current URL; on one or many, after a confirmation."""
 
 from __future__ import annotations
 
@@ -105,17 +105,17 @@ GIVE_UP: Final = Verb(
     act=redelivery.give_up,
 )
 USE_PRESENT_URL: Final = Verb(
-    name="use-present-url",
+    name="use-current-url",
     refusal=redelivery.DELIVERED,
-    label="Use the present URL",
-    asks="Send {} to the present URL?",
-    done="sent to the present URL",
-    record="Moved to the present URL",
+    label="Use the current URL",
+    asks="Send {} to the current URL?",
+    done="sent to the current URL",
+    record="Moved to the current URL",
     permission="redeliver",
     statuses=(Status.PENDING, Status.FAILED),
     others="delivered",
     warning="The message is sent at once to the URL that the job, or else its queue, has now. The attempts are counted from 0 again.",
-    act=redelivery.use_present_url,
+    act=redelivery.use_current_url,
 )
 VERBS: Final = {verb.name: verb for verb in (REDELIVER, SEND_NOW, USE_PRESENT_URL, GIVE_UP)}
 
@@ -195,7 +195,8 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             return self._act(request, verb, existing)
         rows = list(queryset.filter(status__in=verb.statuses)[: MAX_AT_ONCE + 1])
         if len(rows) > MAX_AT_ONCE:
-            text = f"More than {MAX_AT_ONCE} were selected. Only the newest {MAX_AT_ONCE} were processed; repeat the action for the rest."
+            only = f"This action covers only the newest {MAX_AT_ONCE}; repeat it for the rest."
+            text = f"More than {MAX_AT_ONCE} deliveries were selected. {only}"
             self.message_user(request, text, messages.INFO)
         return self._act(request, verb, rows[:MAX_AT_ONCE])
 

@@ -81,7 +81,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         leader = _leader_of(row)
         return f"{leader.process or leader.worker_id}" if leader.worker_id else "nobody"
 
-    @admin.display(description="for")
+    @admin.display(description="led for")
     def held_for(self, row: BackgroundJobLease) -> str:
         """Return how long its leader has led it."""
         return _length(_leader_of(row).held_seconds)
@@ -92,7 +92,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         seconds = _leader_of(row).heard_seconds
         return NOTHING if seconds is None else f"{duration(seconds)} ago"
 
-    @admin.display(description="every")
+    @admin.display(description="interval")
     def every(self, row: BackgroundJobLease) -> str:
         """Return its interval."""
         return _length(_leader_of(row).interval_seconds)
@@ -103,12 +103,12 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         when = duties.moment(_leader_of(row).last_run_at)
         return ago(when, _now(row)) if when else NOTHING
 
-    @admin.display(description="took")
+    @admin.display(description="last run took")
     def took(self, row: BackgroundJobLease) -> str:
         """Return how long the last run took."""
         return _length(_leader_of(row).last_duration_seconds)
 
-    @admin.display(description="did")
+    @admin.display(description="items handled")
     def did(self, row: BackgroundJobLease) -> str:
         """Return how many items the last run handled, and how many all runs have handled."""
         leader = _leader_of(row)

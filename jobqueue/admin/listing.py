@@ -152,8 +152,8 @@ class JobChangeList(BaseChangeList):
         narrowed = self.has_active_filters or self.query or self.counts_hidden_jobs
         estimate = None if narrowed else Job.objects.database.estimated_rows()
         if estimate is None or estimate <= MAX_COUNTED:
-            return f"{MAX_COUNTED:,}+ jobs; the first {MAX_COUNTED:,} are on these pages"
-        return f"about {estimate:,} jobs (the database's estimate); the first {MAX_COUNTED:,} are on these pages"
+            return f"{MAX_COUNTED:,}+ jobs; only the first {MAX_COUNTED:,} are listed"
+        return f"about {estimate:,} jobs (the database's estimate); only the first {MAX_COUNTED:,} are listed"
 
     @property
     def chips(self) -> list[tuple[str, str, str]]:
@@ -176,9 +176,9 @@ class JobChangeList(BaseChangeList):
         if not self.newest_only:
             return ""
         if self.params.get("target"):
-            return f"Searched: the newest {WINDOW:,} jobs, and those that hold the target or wait for it."
-        older = f"of the older ones up to {MAX_CHECKED:,} of each state" if self.unchecked else "all older ones"
-        return f"Searched: the newest {WINDOW:,} jobs, and {older} that are pending, queued, running, paused or in error."
+            return f"The newest {WINDOW:,} jobs were searched, and those that hold the target or wait for it."
+        older = f"up to {MAX_CHECKED:,} older ones of each state" if self.unchecked else "all older ones"
+        return f"The newest {WINDOW:,} jobs were searched, and {older} that are pending, queued, running, paused or in error."
 
 
 def has_nul(request: HttpRequest) -> bool:

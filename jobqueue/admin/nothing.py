@@ -42,10 +42,10 @@ def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> Not
     elif job_id is not None:
         text = f"No job has the number {job_id}{filters}. It may have been deleted by retention."
     elif wanted:
-        fields = "the path of the task, or a part of the path of a registered task"
-        text = f"No job found{filters}. Searched in {where}: {fields}. Arguments, messages and errors are not searched."
+        fields = "by the path of the task, or a part of the path of a registered task"
+        text = f"No job found{filters}. The search covered {where}, {fields}. Arguments, messages and errors are not searched."
     else:
-        text = f"No job found{filters}. Searched: {where}."
+        text = f"No job found{filters}. The search covered {where}."
     offers = [*_offers(cl, wanted), *([("Search without the filters", f"?{urlencode({'q': wanted})}")] if wanted and chosen else [])]
     return NothingFound(text, [*offers, ("Show all jobs", "?")])
 
@@ -56,8 +56,8 @@ def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) 
     where = scope or f"all {plural(min(number, most), 'delivery', 'deliveries', more=number > most)}"
     if wanted and (job_id is None or not 0 < job_id <= MAX_ID):
         return NothingFound(f"No delivery found. {_no_number(wanted)}", [("Show all deliveries", "?")])
-    text = "the number of a job" if wanted else "the chosen filters"
-    return NothingFound(f"No delivery found. Searched in {where}: {text}.", [("Show all deliveries", "?")])
+    text = "by the number of a job" if wanted else "with the chosen filters"
+    return NothingFound(f"No delivery found. The search covered {where}, {text}.", [("Show all deliveries", "?")])
 
 
 def _no_number(wanted: str) -> str:

@@ -153,7 +153,7 @@ def receiver(webhook: QueueWebhook | None) -> str:
 
 
 def _answer_text(answer: QueueWebhook) -> str:
-    destination = f"events are sent to {excerpt(webhook_rules.shown_url(answer.url), LONGEST)}" if answer.url else "no events are sent"
-    names = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
-    text = f"{destination}{names}{'' if answer.changed else ' (no change)'}."
-    return f"{text[:1].upper()}{text[1:]}"
+    url = excerpt(webhook_rules.shown_url(answer.url), LONGEST)
+    events = f"the events {', '.join(answer.events)}" if answer.events else "events"
+    text = f"{events} are sent to {url}" if answer.url else "no events are sent"
+    return f"{text[:1].upper()}{text[1:]}{'' if answer.changed else ' (no change)'}."

@@ -111,5 +111,5 @@ def _failed(request: HttpRequest, error: BaseException) -> HttpResponse:
     logger.error("A request to the REST API failed: %s %s", request.method, ascii(request.path), exc_info=error)
     got_request_exception.send(sender=_View, request=request)
     if db.is_connection_error(error):
-        return ApiError(503, "The database did not answer. Try again.", headers={"Retry-After": "5"}).response()
+        return ApiError(503, "The database did not respond. Try again.", headers={"Retry-After": "5"}).response()
     return ApiError(500, "The request failed; the server's log says why.").response()

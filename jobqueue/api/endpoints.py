@@ -23,7 +23,7 @@ VERBS: Final = (
     ("cancel", "Stop a job for good; a running one is asked to stop.", control.cancel, (200, 202)),
     ("pause", "Stop a job so that it can be resumed; a running one is asked to stop.", control.pause, (200, 202)),
     ("resume", "Resume a job that is paused or in error; withdraw the request to stop from one that is stopping.", control.resume, (200,)),
-    ("run_now", "Run a job that waits for its time at once.", control.run_now, (200,)),
+    ("run_now", "Run a scheduled job now.", control.run_now, (200,)),
 )
 
 
@@ -51,7 +51,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         for verb, summary, do, done in VERBS
     ),
     Endpoint(
-        *("GET", "targets/", "targets", "The targets that something holds, blocks or waits for.", views.list_targets, "Targets"),
+        *("GET", "targets/", "targets", "The targets that a job holds, blocks or waits for.", views.list_targets, "Targets"),
         query=("search", "tenant", "limit"),
     ),
     Endpoint(
@@ -61,7 +61,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", endpoints.of_job),
     _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", endpoints.of_target),
     _stream("events/", "events", "Stream the events of all jobs, or of those of a tenant.", endpoints.of_all),
-    Endpoint("GET", "queues/", "queues", "The queues, and what waits and runs in each.", views.list_queues, "Queues", ("view_queue",)),
+    Endpoint(
+        "GET",
+        "queues/",
+        "queues",
+        "The queues, with the numbers of jobs that wait and run in each.",
+        views.list_queues,
+        "Queues",
+        ("view_queue",),
+    ),
     *(
         Endpoint(
             *("POST", f"queues/{{queue}}/{verb}/", f"queue_{verb}", summary, views.act_on_queue(verb), "Queue"),

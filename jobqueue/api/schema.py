@@ -48,7 +48,7 @@ ERRORS = {
     409: "The job's state does not allow it; nothing was changed.",
     429: "The user has reached the limit of open streams.",
     500: "The server failed to process the request.",
-    503: "The database did not answer.",
+    503: "The database did not respond.",
 }
 STREAM = "Messages in text/event-stream; the data of each is one such object."
 DONE = {200: "Done.", 202: "The job runs, and was asked to stop."}

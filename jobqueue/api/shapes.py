@@ -91,7 +91,7 @@ SHAPES: Final[dict[str, Shape]] = {
         attempt=nullable(COUNT),
         waited_seconds=described(
             nullable(SECONDS),
-            "From the creation of the job, or the end of the run before, to the start of the attempt or to now; null if unknown.",
+            "From the creation of the job, or the end of the previous run, to the start of the attempt or to now; null if unknown.",
         ),
     ),
     "Phase": record(
@@ -131,8 +131,8 @@ SHAPES: Final[dict[str, Shape]] = {
     },
     "Why": record(
         gate=described(TEXT, "A code for what the job waits for."),
-        text=described(TEXT, "The same as a sentence."),
-        job_id=described(nullable({"type": "integer"}), "The job behind which it waits."),
+        text=described(TEXT, "The reason as a sentence."),
+        job_id=described(nullable({"type": "integer"}), "The job for which it waits."),
         job_public_id=nullable(UUID),
     ),
     "Answer": record(

@@ -146,7 +146,9 @@ def _base_and_cap(base: float | timedelta, cap: float | timedelta, name: str) ->
     """Return both in seconds; reject a base above the cap."""
     base_seconds, cap_seconds = delay_in_seconds(base, f"{name}(base)"), delay_in_seconds(cap, f"{name}(cap)")
     if base_seconds > cap_seconds:
-        raise InvalidOption(f"{name}(base) is {base_seconds} and cap is {cap_seconds}; raise cap, since no delay is longer than it.")
+        raise InvalidOption(
+            f"{name}(base) is {base_seconds} and cap is {cap_seconds}; cap limits every delay, so it must be at least base."
+        )
     return base_seconds, cap_seconds
 
 

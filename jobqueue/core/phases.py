@@ -85,7 +85,7 @@ def _declared(phase: Any) -> Phase:
     _check_callable(phase)
     name = getattr(phase, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
-        raise InvalidOption(f'phases lists {safe_repr(phase)}, which has no name of its own. Give it one: phase("name")(function).')
+        raise InvalidOption(f'phases lists {safe_repr(phase)}, which has no name. Give it one: phase("name")(function).')
     _check_name(name)
     return Phase(name, phase)
 
@@ -125,7 +125,7 @@ def reconciled(names: Sequence[str], rows: Iterable[PhaseState]) -> list[PhaseSt
     if removed and new:
         raise PhasesChanged(
             f"The code no longer has {_listed(removed)}, which this job has finished, and has {_listed(new)}, which is new to it. If a"
-            f' phase was renamed, give it its old name, phase("{removed[0]}")(function), and resume the job; else cancel it '
+            f' phase was renamed, give it its old name, phase("{removed[0]}")(function), and resume the job; otherwise cancel it '
             f"and enqueue it again."
         )
     states = [known.get(name) or PhaseState(name) for name in names]
@@ -135,7 +135,7 @@ def reconciled(names: Sequence[str], rows: Iterable[PhaseState]) -> list[PhaseSt
         after = [state.name for state in states[count:] if state.finished]
         raise PhasesChanged(
             f"The code now has {_listed(late)} before {_listed(after)}, which this job has finished already. Declare"
-            f" {_listed(late)} after the finished phases ({', '.join(done)}), and resume the job; else cancel it and enqueue it again."
+            f" {_listed(late)} after the finished phases ({', '.join(done)}), and resume the job; otherwise cancel it and enqueue it again."
         )
     return states
 

@@ -26,7 +26,7 @@ def complaint(connection: Any) -> str:
     if raw is None or connection.needs_rollback or (connection.vendor == "postgresql" and raw.info.transaction_status == IN_ERROR_STATUS):
         return "left its transaction marked for rollback, so its work cannot be committed."
     if not _is_open(connection, raw):
-        return "ended its transaction with a COMMIT or ROLLBACK of its own, so what it did before does not belong to the end of its job."
+        return "ended its transaction with its own COMMIT or ROLLBACK, so its work and the end of its job cannot be committed together."
     return ""
 
 

@@ -91,8 +91,8 @@ def _refuse_other_options(known: Any, task: Any) -> None:
     for name in OPTIONS_READ_AT_RUN:
         if getattr(known, name) != getattr(task, name):
             raise InvalidOption(
-                f"{functions.place(task.func)}: {task.module_path} is declared twice, with another {name}. A run reads {name} from the "
-                "declaration of its path, so both would run with the first. Declare another function that calls this one."
+                f"{functions.place(task.func)}: {task.module_path} is declared twice, with different values of {name}. "
+                "Every run would use the value of the first declaration. Declare another function that calls this one."
             )
 
 

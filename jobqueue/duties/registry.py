@@ -86,7 +86,7 @@ def add(name: str, make: Callable[[], Duty], place: str) -> None:
     with _lock:
         before = _places.setdefault(name, place)
         if before != place:
-            raise InvalidOption(f"Two duties are named {name!r}: {before} and {place}. Each duty needs a name of its own.")
+            raise InvalidOption(f"Two duties are named {name!r}: {before} and {place}. Give one of them another name.")
         _factories[name] = make
 
 

@@ -152,7 +152,7 @@ def _not_due(job: Any) -> Why:
         return Why("not_due", f"It is due{due}: a worker promotes it within a second.")
     until = f"{clock(job.run_at, job.now)} (in {about(job.run_at - job.now)})"
     if job.sleeps(job.now):
-        return Why("sleeping", f"It sleeps until {until}, as its task asked for; 'run now' does not wait.")
+        return Why("sleeping", f"It sleeps until {until}, as its task requested; 'run now' does not wait.")
     if job.crashes and job.crashes >= job.failures:
         return Why("not_due", f"Its worker was lost {times(job.crashes)}, so it waits until {until}; 'run now' does not wait.")
     if job.failures:

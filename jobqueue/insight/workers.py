@@ -88,7 +88,7 @@ def _stuck(name: str, state: Any) -> str:
     if receiver := state.get("receiver"):
         return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {_signals(state.get('waiting'))}"
     if busy > HANG_SECONDS:
-        return f"its {name} has not completed its present turn for {busy:.0f} s"
+        return f"its {name} has not completed its current turn for {busy:.0f} s"
     if failures and age > HANG_SECONDS:
         return f"its {name} has failed {plural(round(failures), 'time')} in a row, for {age:.0f} s"
     return ""

@@ -60,8 +60,8 @@ def wait(lease: Lease, ids: Sequence[int]) -> None:
             itself, seen = waits_for(database, JobDependency._meta.db_table, job.pk)
             if itself:
                 raise ChildrenRefused(
-                    f"Job {job.pk} cannot wait for {_named(ids)}: directly or through other jobs, that waits for job "
-                    f"{job.pk}. Only one of them can wait for the other."
+                    f"Job {job.pk} cannot wait for {_named(ids)}: {'it' if len(ids) == 1 else 'one of them'} waits for job {job.pk}, "
+                    "directly or through other jobs. Remove that job from the children."
                 )
             _check_targets(job)
             if seen >= MAX_SEEN:

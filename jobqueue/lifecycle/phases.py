@@ -138,7 +138,9 @@ def keep_checkpoint(lease: Lease, name: str, text: str) -> None:
     """Write the checkpoint from which the next run of a phase continues."""
     with guarded(lease) as job:
         if not _phases(job=job, name=name, status=JobPhase.Status.RUNNING).update(checkpoint=as_json(text)):
-            raise NoPhases(f"Phase {name!r} has ended, so it keeps no checkpoint. Let it end its threads and coroutines before it returns.")
+            raise NoPhases(
+                f"Phase {name!r} has ended, so it cannot store a checkpoint. A phase must end its threads and coroutines before it returns."
+            )
 
 
 def show(job_id: int, shown: PhaseProgress) -> None:

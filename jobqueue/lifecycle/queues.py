@@ -46,7 +46,7 @@ def pause_queue(name: str, *, until: datetime | timedelta | None = None) -> Queu
     if until is None:
         return _decide(name, Q(paused=True, paused_until__isnull=True), paused=True, paused_until=None)
     if not isinstance(until, datetime | timedelta) or (isinstance(until, timedelta) and until <= timedelta()):
-        raise InvalidOption(f"until is {safe_repr(until)}; it must be a datetime, or a timedelta above 0 that counts from now on.")
+        raise InvalidOption(f"until is {safe_repr(until)}; it must be a datetime, or a timedelta above 0, counted from now.")
     moments.check_ahead(until, "until")
     if isinstance(until, datetime) and clock.aware(until) <= clock.now():
         raise InvalidOption(
@@ -64,7 +64,7 @@ def until_of(text: str) -> datetime | timedelta:
     except (ValueError, OverflowError):
         ahead = False
     if not ahead:
-        rule = "it must be a time in the future, such as 2030-01-31T18:00:00Z, or a number of seconds above 0 that counts from now on"
+        rule = "it must be a time in the future, such as 2030-01-31T18:00:00Z, or a number of seconds above 0, counted from now"
         raise InvalidOption(f"until is {safe_repr(text)}; {rule}.")
     moments.check_ahead(until, "until")
     return until

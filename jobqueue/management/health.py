@@ -34,7 +34,7 @@ def health(options: dict[str, Any]) -> tuple[Any, list[str], int]:
     lines = [f"[{problem.severity}] {problem.code}: {problem.text} {problem.fix}" for problem in current]
     counted = [Severity.ERROR] if options["fail_on"] == Severity.ERROR else [Severity.ERROR, Severity.WARNING]
     status = min((STATUSES[problem.severity] for problem in current if problem.severity in counted), default=0)
-    return {"healthy": not current, "problems": [asdict(problem) for problem in current]}, lines or ["All is well."], status
+    return {"healthy": not current, "problems": [asdict(problem) for problem in current]}, lines or ["No problem was found."], status
 
 
 def _option(name: str) -> str:

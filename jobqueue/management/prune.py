@@ -20,7 +20,7 @@ from jobqueue.retention import apply
 TURN_SECONDS = 1.0
 TELL_SECONDS = 2.0
 MAX_COUNTED = 100_000
-NOTHING_TO_DO = "It is not set how long jobs are kept: set DELETE_AFTER in JOBQUEUE, or add --older-than SECONDS."
+NOTHING_TO_DO = "No retention is set: set DELETE_AFTER in JOBQUEUE, or add --older-than SECONDS."
 Lines = list[str]
 
 
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of ``prune``."""
     parser.add_argument("--dry-run", action="store_true", help="count the jobs, and change nothing")
     parser.add_argument(
-        "--older-than", metavar="SECONDS", help="delete all jobs that ended this long ago, instead of what the settings name"
+        "--older-than", metavar="SECONDS", help="delete all jobs that ended at least this many seconds ago, whatever the settings say"
     )
     parser.add_argument(
         "--status", action="append", default=[], help=f"only jobs with this outcome: {', '.join(OUTCOMES)}; may be repeated"

@@ -14,7 +14,7 @@ from jobqueue.insight.queues import QueueState
 from jobqueue.schedules import ticks
 
 QUEUE_COLUMNS = ("queue", "paused", "at most", "queued", "running", "oldest waits for")
-LEADER_COLUMNS = ("duty", "led by", "for", "last run", "took", "items", "runs", "errors", "problem")
+LEADER_COLUMNS = ("duty", "led by", "led for", "last run", "took", "items", "runs", "errors", "problem")
 WORKER_COLUMNS = ("process", "state", "queues", "running", "slots", "problems")
 ERROR_COLUMNS = ("kind", "jobs", "last hour", "last day", "first (UTC)", "last (UTC)", "newest job", "task", "error")
 SCHEDULE_COLUMNS = ("schedule", "task", "when", "state", "next (UTC)", "last (UTC)", "last job", "last error")
@@ -31,7 +31,7 @@ def queue_cells(queue: QueueState) -> tuple[str, ...]:
 
 def worker_cells(worker: health.Alive) -> tuple[str, ...]:
     """Return the cells of a worker."""
-    stuck = [f"{plural(worker.stuck_threads, 'thread')} given up on"] if worker.stuck_threads else []
+    stuck = [plural(worker.stuck_threads, "abandoned thread")] if worker.stuck_threads else []
     problems = "; ".join([*worker.problems, *stuck]) or "-"
     return (worker.process, worker.state.lower(), ", ".join(worker.queues) or "all", str(worker.running), str(worker.slots), problems)
 

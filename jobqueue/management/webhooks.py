@@ -13,7 +13,7 @@ from jobqueue.core.masking import PLAIN, mask_text
 from jobqueue.core.texts import shorten
 from jobqueue.models import WebhookDelivery
 from jobqueue.webhooks.queues import queue_webhook, set_queue_webhook
-from jobqueue.webhooks.redelivery import give_up, newest, redeliver, send_now, use_present_url
+from jobqueue.webhooks.redelivery import give_up, newest, redeliver, send_now, use_current_url
 
 MAX_SHOWN = 50
 MAX_TEXT_BYTES = 200
@@ -22,7 +22,7 @@ COLUMNS = ("delivery", "status", "event", "job", "receiver", "attempts", "next a
 VERBS = {
     "send-now": (send_now, "sent now"),
     "give-up": (give_up, "given up"),
-    "use-present-url": (use_present_url, "sent to the present URL"),
+    "use-current-url": (use_current_url, "sent to the current URL"),
 }
 Status = WebhookDelivery.Status
 Answer = tuple[Any, list[str], bool]
@@ -48,7 +48,9 @@ def add_set_webhook_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of ``set-webhook``."""
     parser.add_argument("queue", help="the name of the queue")
     parser.add_argument(
-        "url", nargs="?", help="the URL to which events of its jobs are sent; empty text: send none; without a URL: show the current one"
+        "url",
+        nargs="?",
+        help="the URL to which events of its jobs are sent; empty text: send none; if it is left out: show the current one",
     )
     names = ", ".join(webhook_rules.EVENTS)
     parser.add_argument(
@@ -90,14 +92,14 @@ def set_webhook(options: dict[str, Any]) -> Answer:
     """Set or show the URL that the events of a queue are sent to."""
     events = None if options["event"] is None else [name for name in options["event"] if name]
     if options["url"] is None and events is not None:
-        raise CommandError("--event needs the URL that they are sent to: add it after the queue.")
+        raise CommandError("--event needs a URL: add it after the queue.")
     name, url = options["queue"], options["url"]
     answer = queue_webhook(name) if url is None else set_queue_webhook(name, url, events)
     receiver = webhook_rules.shown_url(answer.url)
     data = {"name": answer.name, "changed": answer.changed, "url": receiver, "events": list(answer.events)}
-    names = f": {', '.join(answer.events)}" if answer.events and answer.url else ""
+    noun = f"events {', '.join(answer.events)}" if answer.events else "events"
     same = "" if answer.changed or url is None else " (no change)"
-    text = f"The events of queue {answer.name!r} are sent to {receiver}{names}" if answer.url else f"Queue {answer.name!r} sends no events"
+    text = f"The {noun} of queue {answer.name!r} are sent to {receiver}" if answer.url else f"Queue {answer.name!r} sends no events"
     return data, [f"{text}{same}."], True
 
 

@@ -117,7 +117,7 @@ class Migration(migrations.Migration):
                     models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text="When it last became claimable."),
                 ),
                 ("first_started_at", models.DateTimeField(blank=True, null=True)),
-                ("started_at", models.DateTimeField(blank=True, help_text="When the present or the last run started.", null=True)),
+                ("started_at", models.DateTimeField(blank=True, help_text="When the current or last run started.", null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
                 ("stale_at", models.DateTimeField(blank=True, null=True)),
                 ("target", models.CharField(blank=True, db_default="", default="", max_length=200)),
@@ -467,13 +467,13 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "interval_seconds",
-                    models.PositiveIntegerField(blank=True, help_text="Counted from 1970 in UTC: 3600 is each full hour.", null=True),
+                    models.PositiveIntegerField(blank=True, help_text="Counted from 1970 in UTC: 3600 is every full hour.", null=True),
                 ),
                 (
                     "time_zone",
                     models.CharField(
                         default=django.utils.timezone.get_default_timezone_name,
-                        help_text="In which the cron expression is read.",
+                        help_text="The time zone of the cron expression.",
                         max_length=100,
                     ),
                 ),
@@ -499,10 +499,10 @@ class Migration(migrations.Migration):
                     models.DateTimeField(blank=True, help_text="When a worker found that the code no longer declares it.", null=True),
                 ),
                 ("next_at", models.DateTimeField(blank=True, help_text="The next nominal time.", null=True)),
-                ("last_at", models.DateTimeField(blank=True, help_text="The last nominal time that got its job.", null=True)),
+                ("last_at", models.DateTimeField(blank=True, help_text="The last nominal time whose job was enqueued.", null=True)),
                 ("last_job_id", models.BigIntegerField(blank=True, null=True)),
                 ("last_error", models.TextField(blank=True, db_default="", default="", help_text="Why it could not be enqueued.")),
-                ("retry_at", models.DateTimeField(blank=True, help_text="When it is tried again, after an error.", null=True)),
+                ("retry_at", models.DateTimeField(blank=True, help_text="When the enqueue is retried after an error.", null=True)),
                 (
                     "planned",
                     models.TextField(
@@ -513,7 +513,7 @@ class Migration(migrations.Migration):
                 (
                     "counted_from",
                     models.DateTimeField(
-                        blank=True, editable=False, help_text="The time after which the next one was searched.", null=True
+                        blank=True, editable=False, help_text="The time from which the next time was computed.", null=True
                     ),
                 ),
                 (
@@ -613,7 +613,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default=models.Value({}, output_field=models.JSONField()),
                         default=dict,
-                        help_text="For each service: seconds since its last successful turn, seconds in its present turn, failures in a row.",
+                        help_text="For each service: seconds since its last successful turn, seconds in its current turn, failures in a row.",
                     ),
                 ),
                 (

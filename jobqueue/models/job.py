@@ -62,7 +62,7 @@ class Job(models.Model):
     created_at = MomentField(db_default=Now())
     enqueued_at = MomentField(db_default=Now(), help_text="When it last became claimable.")
     first_started_at = fields.moment()
-    started_at = fields.moment(help_text="When the present or the last run started.")
+    started_at = fields.moment(help_text="When the current or last run started.")
     finished_at = fields.moment()
     stale_at = fields.moment()
 

@@ -45,9 +45,9 @@ class Schedule(models.Model):
     target = fields.text(200, help_text="Empty: the task's own.")
 
     cron = fields.text(MAX_CRON, help_text="Minute, hour, day of the month, month, day of the week. Or an interval.")
-    interval_seconds = models.PositiveIntegerField(null=True, blank=True, help_text="Counted from 1970 in UTC: 3600 is each full hour.")
+    interval_seconds = models.PositiveIntegerField(null=True, blank=True, help_text="Counted from 1970 in UTC: 3600 is every full hour.")
     time_zone = models.CharField(
-        max_length=MAX_ZONE, default=timezone.get_default_timezone_name, help_text="In which the cron expression is read."
+        max_length=MAX_ZONE, default=timezone.get_default_timezone_name, help_text="The time zone of the cron expression."
     )
     missed = models.CharField(
         max_length=16,
@@ -61,15 +61,15 @@ class Schedule(models.Model):
 
     retired_at = fields.moment(help_text="When a worker found that the code no longer declares it.")
     next_at = fields.moment(help_text="The next nominal time.")
-    last_at = fields.moment(help_text="The last nominal time that got its job.")
+    last_at = fields.moment(help_text="The last nominal time whose job was enqueued.")
     last_job_id = models.BigIntegerField(null=True, blank=True)
     last_error = models.TextField(default="", db_default="", blank=True, help_text="Why it could not be enqueued.")
-    retry_at = fields.moment(help_text="When it is tried again, after an error.")
+    retry_at = fields.moment(help_text="When the enqueue is retried after an error.")
     planned = models.TextField(
         default="", db_default="", blank=True, editable=False, help_text="The timing from which its next time was computed."
     )
     planned_at = fields.moment(editable=False, help_text="The next time as computed.")
-    counted_from = fields.moment(editable=False, help_text="The time after which the next one was searched.")
+    counted_from = fields.moment(editable=False, help_text="The time from which the next time was computed.")
     service = fields.text(50, editable=False, help_text="The SERVICE whose workers enqueue it; empty: all workers without a SERVICE.")
     declared_in = fields.text(200, editable=False, help_text="The module that declares it.")
     conflict = models.TextField(default="", db_default="", blank=True, editable=False, help_text="The other service that declares it.")

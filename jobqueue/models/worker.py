@@ -28,7 +28,7 @@ class Worker(models.Model):
     running = fields.number(help_text="Jobs that it runs now.")
     stuck = fields.number(help_text="Threads that did not react to an interrupt and were abandoned.")
     services = fields.json(
-        dict, help_text="For each service: seconds since its last successful turn, seconds in its present turn, failures in a row."
+        dict, help_text="For each service: seconds since its last successful turn, seconds in its current turn, failures in a row."
     )
     scaling = fields.json(
         dict, help_text="The last change of its slots: before, after, running jobs, claimable jobs, reason, age in seconds."

@@ -103,7 +103,7 @@ class Pace:
         if self.logged <= MAX_LOGGED:
             logger.warning(text, *values)
         elif self.logged == MAX_LOGGED + 1:
-            logger.warning("Retention keeps more jobs for such reasons; they are listed by its next run.")
+            logger.warning("Retention keeps more jobs for similar reasons; its next run lists them.")
 
 
 def in_parts(batch: Sequence[EndedJob], act: Callable[[Sequence[EndedJob]], BatchResult], pace: Pace) -> BatchResult:

@@ -76,9 +76,7 @@ def _task(row: Schedule, nominal: datetime | None) -> Any:
     """Return the task of a schedule with the options of its job."""
     entry = registry.find_or_load(row.task)
     if entry is None:
-        hint = (
-            "Check that it is in <app>/tasks.py or TASK_MODULES. If another project shares this database, give each a SERVICE of its own."
-        )
+        hint = "Check that it is in <app>/tasks.py or TASK_MODULES. If another project shares this database, give each its own SERVICE."
         raise InvalidOption(f"No registered task has the path {row.task!r}. {hint}")
     check_arguments(row, entry)
     task, given = entry.task, row.options

@@ -76,7 +76,7 @@ def _retire(name: str) -> int:
 def _bring(declaration: Declaration, row: Schedule | None) -> int:
     if row is None:
         if ticks.create(declaration.row()):
-            logger.info("Schedule %s is new.", declaration.name)
+            logger.info("Schedule %s was created.", declaration.name)
             return 1
         row = Schedule.objects.current.get(name=declaration.name)  # another worker was first
     if row.retired_at is None and not _may_take(row):
@@ -91,7 +91,7 @@ def _bring(declaration: Declaration, row: Schedule | None) -> int:
         setattr(row, name, value)
     done = ticks.define(row, list(wanted), wait=False)
     if done:
-        logger.info("Schedule %s was changed to its declaration in the code.", declaration.name)
+        logger.info("Schedule %s was updated from its declaration in the code.", declaration.name)
     return int(done)
 
 

@@ -171,7 +171,7 @@ def expires_in(value: Any) -> timedelta:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_DELAY_SECONDS:
         rule = f"it must be a number of seconds above 0, at most {MAX_DELAY_SECONDS} (366 days), a timedelta, or a datetime"
-        raise InvalidOption(f"expires is {safe_repr(value)}; {rule}. Leave it out for a job that may wait for any time.")
+        raise InvalidOption(f"expires is {safe_repr(value)}; {rule}. Leave it out for no limit.")
     return timedelta(seconds=seconds)
 
 

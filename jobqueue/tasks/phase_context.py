@@ -151,7 +151,7 @@ class PhaseContext:
     def _in_phase(self, name: str) -> Steps:
         steps = self._of_pipeline(name)
         if steps.current is None:
-            raise NoPhases(f"context.{name} is for phases, and all of them have finished. Make what follows a phase of its own.")
+            raise NoPhases(f"context.{name} is for phases, and all of them have finished. Move the code that follows into another phase.")
         return self._while_it_runs(steps, name)
 
     def _while_it_runs(self, steps: Steps, name: str) -> Steps:

@@ -131,16 +131,14 @@ def check_pipeline(task: Any) -> None:
     if not task.takes_context:
         raise InvalidOption("A task with phases takes the context as its first argument: declare it with @pipeline(phases=[...]).")
     if task.transactional:
-        rule = "its phases are kept one by one, so its work cannot be one transaction"
-        raise InvalidOption(f"transactional=True is for tasks without phases: a pipeline's is refused, since {rule}. Leave it out.")
+        why = "each phase is stored in a transaction of its own, so the whole run cannot be one transaction"
+        raise InvalidOption(f"transactional=True is not allowed for a pipeline: {why}. Leave it out.")
     kinds = {"async def" if iscoroutinefunction(func) else "def" for func in (task.func, *(phase.func for phase in task.phases))}
     if len(kinds) > 1:
         name = "async def" if iscoroutinefunction(task.func) else "def"
         phase_name = next(phase.name for phase in task.phases if phase.is_async != iscoroutinefunction(task.func))
-        rule = "the function and all of its phases must be of one kind"
-        raise InvalidOption(
-            f"The pipeline's function is {name!r} and its phase {phase_name!r} is not; {rule}: write all with def, or async def."
-        )
+        rule = "all must be of the same kind. Write all of them with def, or all with async def"
+        raise InvalidOption(f"The pipeline's function is {name!r} and its phase {phase_name!r} is not; {rule}.")
 
 
 def detached(task: Any, **changes: Any) -> Any:

@@ -15,10 +15,10 @@ Status = WebhookDelivery.Status
 NO_SUCH = "there is no such delivery; it may have been deleted"
 STILL_TO_BE_SENT = "it has not been sent yet, or is being sent"
 NOT_TO_BE_SENT = "it was delivered or given up: redeliver it"
-ENDED_ALREADY = "it was delivered or given up already"
+ENDED_ALREADY = "it was already delivered or given up"
 DELIVERED = "it was delivered"
 NO_URL = "neither its job nor its queue has a webhook URL now"
-SAME_URL = "it goes to the present URL already"
+SAME_URL = "it already goes to the current URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +61,20 @@ def give_up(delivery_id: int) -> RedeliveryAnswer:
     return RedeliveryAnswer(delivery_id, done=not reason, reason=reason)
 
 
-def use_present_url(delivery_id: int) -> RedeliveryAnswer:
+def use_current_url(delivery_id: int) -> RedeliveryAnswer:
     """Send a message that was not delivered to the current URL of its job, or else of its queue, with all attempts."""
     with Job.objects.database.atomic():
         row = _locked(delivery_id)
         reason = _busy(row, DELIVERED, and_failed=True)
         if row is not None and not reason:
-            url = present_url(row)
+            url = current_url(row)
             reason = NO_URL if not url else SAME_URL if url == row.url else ""
             if not reason:
                 outbox.send_to(row, url)
     return RedeliveryAnswer(delivery_id, done=not reason, reason=reason)
 
 
-def present_url(row: WebhookDelivery) -> str:
+def current_url(row: WebhookDelivery) -> str:
     """Return the current URL for the events of a delivery's job: its own, or else that of its queue; empty if there is none."""
     own_url = Job.objects.current.filter(pk=row.job_id).values_list("webhook_url", flat=True).first()
     return own_url or queue_webhook(row.queue).url
@@ -103,7 +103,7 @@ def _busy(row: Any, ended: str, *, and_failed: bool = False) -> str:
         return ended
     longest = conf.current().webhook_timeout_seconds + outbox.VISIBLE_AFTER_SECONDS
     ahead = (row.next_attempt_at - row.now).total_seconds()
-    return f"it is being sent, or is sent within {longest:g} s anyway" if row.attempts and 0 < ahead <= longest else ""
+    return f"it is being sent, or will be sent within {longest:g} s" if row.attempts and 0 < ahead <= longest else ""
 
 
 def newest(limit: int, status: str = "") -> list[WebhookDelivery]:

@@ -173,7 +173,7 @@ class Deadline:
         """Return how many seconds are left; raise if there are none."""
         seconds = self.at - time.monotonic()
         if seconds <= 0:
-            raise httpcore.ReadTimeout("The time limit of the whole exchange is over.")
+            raise httpcore.ReadTimeout("The time limit of the exchange was exceeded.")
         return seconds
 
 

@@ -103,7 +103,7 @@ def test_of_a_large_table_only_the_newest_are_filtered_and_nothing_is_counted_wi
     mine = [query["sql"] for query in queries if "jobqueue_webhookdelivery" in query["sql"]]
     assert [sql for sql in mine if "COUNT(" in sql and "LIMIT" not in sql] == []
     assert [sql for sql in mine if '"facts"' in sql or '"body"' in sql] == []
-    assert "Searched: only the newest 3 deliveries." in text(viewer, f"{LIST}?status=FAILED")
+    assert "Only the newest 3 deliveries were searched." in text(viewer, f"{LIST}?status=FAILED")
     assert old.pk in listed(viewer)
     assert old.pk in listed(viewer, f"?status=FAILED&q={old.job_id}")
 
@@ -113,7 +113,7 @@ def test_the_list_says_where_counting_ends(viewer: Client, monkeypatch: pytest.M
     monkeypatch.setattr(delivery_list, "MAX_COUNTED", 2)
     for _ in range(4):
         DeliveryFactory()
-    assert "2+ deliveries; the first 2 are on these pages" in text(viewer, LIST)
+    assert "2+ deliveries; only the first 2 are listed" in text(viewer, LIST)
 
 
 def test_the_number_of_queries_does_not_depend_on_the_number_of_rows(viewer: Client) -> None:
@@ -234,7 +234,7 @@ def test_all_on_all_pages_are_taken_up_to_a_number(sender: Client, monkeypatch: 
     made = [DeliveryFactory(failed=True) for _ in range(3)]
     response = choose(sender, "redeliver_selected", made[0], url=LIST, select_across=1)
     assert "Send 2 deliveries again?" in response.content.decode()
-    assert "More than 2 were selected." in response.content.decode()
+    assert "More than 2 deliveries were selected." in response.content.decode()
 
 
 def test_only_who_has_the_permission_sends_again_and_only_by_post_with_a_token(login: Login) -> None:
@@ -310,35 +310,35 @@ def test_a_pending_delivery_is_given_up_and_the_job_says_so(chief: Client) -> No
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("trait", ["waiting", "failed"])
-def test_a_delivery_is_moved_to_the_present_url(chief: Client, own: bool, trait: str) -> None:
+def test_a_delivery_is_moved_to_the_current_url(chief: Client, own: bool, trait: str) -> None:
     one = waiting() if trait == "waiting" else DeliveryFactory(failed=True)
     Queue.objects.create(name="default", webhook_url="https://right.example/queue")
     url = "https://right.example/queue"
     if own:
         url = "https://right.example/job"
         Job.objects.filter(pk=one.job_id).update(webhook_url=url)
-    assert done(chief, one, "use-present-url") == [f"Delivery {one.pk} is sent to the present URL."]
+    assert done(chief, one, "use-current-url") == [f"Delivery {one.pk} is sent to the current URL."]
     after = WebhookDelivery.objects.get()
     assert (after.url, after.status, after.attempts, after.finished_at) == (url, "PENDING", 0, None)
     assert after.next_attempt_at <= clock.now()
-    assert done(chief, one, "use-present-url")[-1] == "1 not sent to the present URL: it goes to the present URL already."
+    assert done(chief, one, "use-current-url")[-1] == "1 not sent to the current URL: it already goes to the current URL."
 
 
-def test_without_a_present_url_a_delivery_stays_as_it_is(chief: Client) -> None:
+def test_without_a_current_url_a_delivery_stays_as_it_is(chief: Client) -> None:
     one = waiting()
-    assert done(chief, one, "use-present-url") == ["1 not sent to the present URL: neither its job nor its queue has a webhook URL now."]
+    assert done(chief, one, "use-current-url") == ["1 not sent to the current URL: neither its job nor its queue has a webhook URL now."]
     assert WebhookDelivery.objects.get().next_attempt_at == one.next_attempt_at
 
 
-@pytest.mark.parametrize("verb", ["send-now", "use-present-url"])
+@pytest.mark.parametrize("verb", ["send-now", "use-current-url"])
 def test_one_that_may_be_under_way_is_not_sent_a_second_time(chief: Client, verb: str) -> None:
     one = DeliveryFactory(attempts=1, next_attempt_at=timezone.now() + timedelta(seconds=15))
     Queue.objects.create(name="default", webhook_url="https://right.example/queue")
-    assert "it is being sent, or is sent within 20 s anyway" in done(chief, one, verb)[-1]
+    assert "it is being sent, or will be sent within 20 s" in done(chief, one, verb)[-1]
     assert WebhookDelivery.objects.get().url == one.url
 
 
-@pytest.mark.parametrize(("verb", "missing"), [("send-now", "redeliver"), ("use-present-url", "redeliver"), ("give-up", "give_up")])
+@pytest.mark.parametrize(("verb", "missing"), [("send-now", "redeliver"), ("use-current-url", "redeliver"), ("give-up", "give_up")])
 def test_each_verb_needs_its_permission(login: Login, verb: str, missing: str) -> None:
     one = waiting()
     others = [f"{name}_webhookdelivery" for name in ("view", "redeliver", "give_up") if name != missing]
@@ -358,7 +358,7 @@ def test_several_are_given_up_at_once_and_the_page_says_what_that_means(chief: C
     assert "No further attempt is made" in page.content.decode()
     confirmed = ",".join(str(one.pk) for one in made)
     response = choose(chief, "give_up_selected", *made, sent, url=LIST, confirmed=confirmed)
-    assert told(response) == ["2 deliveries are given up.", "1 not given up: it was delivered or given up already."]
+    assert told(response) == ["2 deliveries are given up.", "1 not given up: it was already delivered or given up."]
 
 
 def test_the_command_does_the_same_to_deliveries() -> None:
@@ -368,7 +368,7 @@ def test_the_command_does_the_same_to_deliveries() -> None:
         call_command("jobqueue", "deliveries", "give-up", str(one.pk), str(other.pk), stdout=out)
     assert out.getvalue().splitlines() == [
         f"Delivery {one.pk} is given up.",
-        f"Delivery {other.pk} is not given up: it was delivered or given up already.",
+        f"Delivery {other.pk} is not given up: it was already delivered or given up.",
     ]
     out = StringIO()
     call_command("jobqueue", "deliveries", "send-now", str(waiting().pk), "--json", stdout=out)

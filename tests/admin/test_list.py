@@ -113,7 +113,7 @@ def test_pages_end_where_counting_ends(viewer: Client, monkeypatch: pytest.Monke
     assert listed(viewer, "?p=2") == [jobs[4].pk, jobs[3].pk]
     assert viewer.get(f"{LIST}?p=3").status_code == 302
     page = viewer.get(LIST).content.decode()
-    assert "; the first 4 are on these pages" in page
+    assert "; only the first 4 are listed" in page
     assert "?p=3" not in page
 
 
@@ -124,7 +124,7 @@ def test_a_large_table_is_estimated(viewer: Client, monkeypatch: pytest.MonkeyPa
     JobFactory.create_batch(9)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE jobqueue_job")
-    assert "about 9 jobs (the database&#x27;s estimate); the first 4" in viewer.get(LIST).content.decode()
+    assert "about 9 jobs (the database&#x27;s estimate); only the first 4" in viewer.get(LIST).content.decode()
     assert "4+ jobs; the first 4" in viewer.get(f"{LIST}?queue=default").content.decode()
 
 
@@ -166,7 +166,9 @@ def note(client: Client, query: str) -> Any:
 def test_a_search_that_finds_nothing_says_what_was_searched_and_offers_what_would_find_it(viewer: Client) -> None:
     JobFactory.create_batch(2, queue="mail", task="shop.tasks.send", target="customer:7")
     found = note(viewer, "?q=mail")
-    assert found.text.startswith("No job found. Searched in all 2 jobs: the path of the task, or a part of the path of a registered task.")
+    assert found.text.startswith(
+        "No job found. The search covered all 2 jobs, by the path of the task, or a part of the path of a registered task."
+    )
     assert found.offers == [("Jobs of queue mail", "?queue=mail"), ("Show all jobs", "?")]
     assert len(listed(viewer, found.offers[0][1])) == 2
     assert note(viewer, "?q=customer:7").offers[0] == ("Jobs of target customer:7", "?target=customer%3A7")
@@ -178,7 +180,7 @@ def test_a_search_that_finds_nothing_says_what_was_searched_and_offers_what_woul
         assert "is not the number of a job, which is a whole number from 1 to 9223372036854775807." in note(viewer, f"?q={number}").text
         assert note(viewer, f"?q={number}").text.startswith(number.replace("%23", "#")[:30])
     assert "No job has the number 7." in note(viewer, f"?q={'0' * 50}7").text or Job.objects.filter(pk=7).exists()
-    assert "No job found with the chosen filter (queue). Searched: all 2 jobs." in note(viewer, "?queue=nobody").text
+    assert "No job found with the chosen filter (queue). The search covered all 2 jobs." in note(viewer, "?queue=nobody").text
     assert note(viewer, "") is None
     assert note(viewer, "?queue=mail") is None
     page = viewer.get(f"{LIST}?q=<script>").content.decode()
@@ -189,7 +191,7 @@ def test_a_search_that_finds_nothing_says_what_was_searched_and_offers_what_woul
 def test_a_search_in_a_large_table_says_how_many_jobs_were_searched(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "WINDOW", 2)
     JobFactory.create_batch(4)
-    assert "Searched in the newest 2 jobs and the older open ones: the path" in note(viewer, "?q=nothing.like.it").text
+    assert "The search covered the newest 2 jobs and the older open ones, by the path" in note(viewer, "?q=nothing.like.it").text
 
 
 def test_an_unknown_filter_is_answered_by_a_page_that_names_the_filters(viewer: Client) -> None:
@@ -254,8 +256,8 @@ def test_fields_without_an_index_are_searched_among_the_newest_jobs_only(viewer:
     assert listed(viewer, "?status=QUEUED&queue=mail") == [old.pk]
     assert listed(viewer, "?waiting=time") == [due.pk]
     assert listed(viewer, f"?q={old.pk}") == [old.pk]
-    assert "Searched: the newest 3 jobs, and all older ones that are pending" in viewer.get(f"{LIST}?queue=mail").content.decode()
-    assert "Searched: " not in viewer.get(LIST).content.decode()
+    assert "The newest 3 jobs were searched, and all older ones that are pending" in viewer.get(f"{LIST}?queue=mail").content.decode()
+    assert "jobs were searched" not in viewer.get(LIST).content.decode()
 
 
 OPEN_TRAITS = ("scheduled", "waiting_for_children", "waiting_for_target", "queued", "running", "paused", "error")
@@ -285,7 +287,7 @@ def test_of_very_many_older_open_jobs_a_bounded_number_is_checked_and_the_page_s
     JobFactory()
     assert listed(viewer, "?queue=mail") == [old.pk]
     page = viewer.get(f"{LIST}?queue=mail").content.decode()
-    assert "Searched: the newest 1 jobs, and of the older ones up to 2 of each state that are pending" in page
+    assert "The newest 1 jobs were searched, and up to 2 older ones of each state that are pending" in page
 
 
 @pytest.mark.slow

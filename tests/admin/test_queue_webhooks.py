@@ -38,7 +38,7 @@ def test_a_url_and_events_are_saved_and_who_did_it_is_kept_without_the_secret(ed
     response = editor.post(FORM, {"queue": "mail", "url": f" {URL} ", "events": ["job.failed", "job.started"]})
     assert response.url == PAGE
     assert row() == (URL, ["job.started", "job.failed"])
-    said = f"Events are sent to {shown_url(URL)}: job.started, job.failed."
+    said = f"The events job.started, job.failed are sent to {shown_url(URL)}."
     assert told(response) == [f"Queue mail: {said}"]
     assert audit() == [("mail", said)]
 
@@ -47,7 +47,7 @@ def test_saving_it_again_changes_nothing_and_says_so(editor: Client) -> None:
     data = {"queue": "mail", "url": URL, "events": ["job.failed"]}
     editor.post(FORM, data)
     changed_at = Queue.objects.get().changed_at
-    assert told(editor.post(FORM, data))[-1].endswith("job.failed (no change).")
+    assert told(editor.post(FORM, data))[-1].endswith(" (no change).")
     assert Queue.objects.get().changed_at == changed_at
     assert len(audit()) == 1
 

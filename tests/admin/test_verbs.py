@@ -253,7 +253,7 @@ def test_when_the_database_fails_the_rest_is_not_tried(operator: Client, monkeyp
 
     response = choose_with(operator, monkeypatch, act, first, second, third)
     assert tried == [first.pk, second.pk]
-    assert told(response) == [f"Job {first.pk} was canceled.", "2 jobs were not canceled: the database did not answer, try again (2)."]
+    assert told(response) == [f"Job {first.pk} was canceled.", "2 jobs were not canceled: the database did not respond; try again (2)."]
     assert states(first, second, third) == ["CANCELED", "QUEUED", "QUEUED"]
     assert [job_id for job_id, _ in audit()] == [str(first.pk)]
 

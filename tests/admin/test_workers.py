@@ -48,7 +48,7 @@ def test_a_worker_cannot_be_changed(admin_client: Client) -> None:
 def test_a_stuck_service_is_named_loudly(viewer: Client) -> None:
     WorkerFactory(services={"finisher": {"age": 40.0, "busy": 35.0, "failures": 0}})
     page = viewer.get(WORKERS).content.decode()
-    assert '<strong class="jq-alarm">its finisher has not completed its present turn for 35 s</strong>' in page
+    assert '<strong class="jq-alarm">its finisher has not completed its current turn for 35 s</strong>' in page
     Worker.objects.update(services={})
     assert "OK" in viewer.get(WORKERS).content.decode()
 

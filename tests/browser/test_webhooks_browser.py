@@ -92,7 +92,7 @@ def test_a_queue_gets_a_receiver(open_page: Open, outbox: Job) -> None:
     page.get_by_label("URL").fill("https://example.com/other")
     page.get_by_label("job.canceled").check()
     page.get_by_role("button", name="Save").press("Enter")
-    says(page, "Queue reports: Events are sent to https://example.com/")
+    says(page, "are sent to https://example.com/")
     assert Queue.objects.get().webhook_url == "https://example.com/other"
 
 

@@ -102,7 +102,7 @@ def test_a_leader_that_was_stopped_past_its_lease_does_no_write_when_it_wakes(sc
     wait_until(lambda: scene.writes_of(second) > 5, "the other leads", 20)
     before = scene.writes_of(first)
     first.send(signal.SIGCONT)
-    wait_until(lambda: "no longer leads" in first.text or "stops leading" in first.text, "the first notices", 15)
+    wait_until(lambda: "no longer leads" in first.text or "lost a duty" in first.text, "the first notices", 15)
     led = scene.writes_of(second)
     wait_until(lambda: scene.writes_of(second) > led + 20, "the other worker continues", 20)
     assert scene.writes_of(first) == before

@@ -194,7 +194,7 @@ def test_a_worker_that_gives_no_sign_of_life_is_killed_and_replaced(workers: Wor
     wait_for(job, "RUNNING")
     os.kill(pid, signal.SIGSTOP)
     assert wait_for(job, "SUCCESS", seconds=30).attempt == 2
-    assert "has given no sign of life for 7 s; it is killed" in parent.text
+    assert "has not responded for 7 s; it is killed" in parent.text
     assert gone(pid)
     assert parent.stop() == 0
 
@@ -205,7 +205,7 @@ def test_a_worker_whose_task_keeps_pythons_lock_is_replaced(workers: Workers) ->
     wait_for(bad, "RUNNING", seconds=30)
     behind = workers.enqueue(tasks.work)
     assert wait_for(bad, "ERROR", seconds=30).crashes == 1
-    assert "has given no sign of life for 7 s; it is killed" in parent.text
+    assert "has not responded for 7 s; it is killed" in parent.text
     wait_for(behind, "SUCCESS")
     assert parent.stop() == 0
 

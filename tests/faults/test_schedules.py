@@ -27,7 +27,7 @@ def nominal_times() -> Counter[str]:
 def leader(started: list[WorkerProcess]) -> WorkerProcess | None:
     """Return the worker that leads the duty now, according to the rows."""
     for one in started:
-        if one.alive and "leads now" in one.text and "enqueue_scheduled_jobs" in one.text:
+        if one.alive and "now leads" in one.text and "enqueue_scheduled_jobs" in one.text:
             return one
     return None
 

@@ -187,7 +187,7 @@ def test_a_status_that_does_not_exist_is_a_problem_that_names_the_job(values: di
         for column, value in values.items():
             write(Job, job.pk, column, value)
         found = [one for one in problems() if one.code == "unknown_states"]
-    assert [(one.subject, one.text) for one in found] == [(str(job.pk), f"Job {job.pk} {text}. Nothing moves it.")]
+    assert [(one.subject, one.text) for one in found] == [(str(job.pk), f"Job {job.pk} {text}. No worker or duty moves it.")]
 
 
 def test_rows_that_workers_do_not_move_are_a_problem() -> None:

@@ -115,8 +115,8 @@ def test_texts_of_problems_have_the_forms_that_their_counts_need(worker: Any) ->
         "1 webhook delivery was not accepted by the receiver and is retried.",
         "The jobs of 1 target wait for an operator, behind job",
         "1 schedule could not enqueue its job at the last try, 's0'.",
-        "No worker moves 1 job that is RUNNING, and its lease expired more than 60 s ago, job",
-        "No worker moves 1 job that is PENDING, and its time came more than 60 s ago, job",
+        "No worker moves 1 job that is RUNNING, although its lease expired more than 60 s ago, job",
+        "No worker moves 1 job that is PENDING, although its time came more than 60 s ago, job",
         "1 thread did not stop and was abandoned.",
     ):
         assert text in texts
@@ -131,8 +131,8 @@ def test_texts_of_several_problems_have_the_forms_that_their_counts_need(worker:
         "2 webhook deliveries were not accepted by the receiver and are retried.",
         "The jobs of 2 targets wait for an operator, such as behind job",
         "2 schedules could not enqueue their jobs at the last try, such as 's0'.",
-        "No worker moves 2 jobs that are RUNNING, and their leases expired more than 60 s ago, such as job",
-        "No worker moves 2 jobs that are PENDING, and their times came more than 60 s ago, such as job",
+        "No worker moves 2 jobs that are RUNNING, although their leases expired more than 60 s ago, such as job",
+        "No worker moves 2 jobs that are PENDING, although their times came more than 60 s ago, such as job",
         "2 threads did not stop and were abandoned.",
     ):
         assert text in texts

@@ -404,8 +404,8 @@ def test_the_log_says_when_a_job_continues(caplog: pytest.LogCaptureFixture) -> 
         run_until_idle(limit=2)
     said = " ".join(caplog.messages)
     assert "nap PENDING in" in said
-    assert ", again in 3600.0 s" in said
-    assert ", again when the jobs for which it waits have ended" in said
+    assert ", next run in 3600.0 s" in said
+    assert ", next run when the jobs for which it waits have ended" in said
 
 
 def test_a_sleep_inside_of_a_task_group_is_a_sleep() -> None:

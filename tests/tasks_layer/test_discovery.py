@@ -107,5 +107,5 @@ def test_the_tries_of_an_unknown_task_are_logged_once_a_minute_with_their_pause_
     lines = [record.getMessage() for record in caplog.records if f"Job {job.pk} " in record.getMessage()]
     [line] = lines  # once a minute
     assert "PENDING" in line
-    assert "again in 5.0 s" in line
+    assert "next run in 5.0 s" in line
     assert JobEvent.objects.filter(job=job, name="job.handed_back").count() == 1

@@ -183,7 +183,9 @@ def test_a_copy_with_other_options_is_the_same_task() -> None:
 
 
 def test_one_function_is_not_declared_twice_with_options_that_a_run_reads_from_the_declaration() -> None:
-    with pytest.raises(InvalidOption, match=r"samples\.py:\d+: tests.tasks_layer.samples.flaky is declared twice, with another backoff"):
+    with pytest.raises(
+        InvalidOption, match=r"samples\.py:\d+: tests.tasks_layer.samples.flaky is declared twice, with different values of backoff"
+    ):
         task(max_attempts=3, backoff=exponential(), retry_on=(OSError,))(samples.flaky.func)
 
 

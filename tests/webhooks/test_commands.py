@@ -78,7 +78,7 @@ def test_a_number_that_no_delivery_has_is_refused(text: str) -> None:
 
 
 def test_the_receiver_of_a_queue_is_set_shown_and_taken_away() -> None:
-    text = f"The events of queue 'mail' are sent to {shown_url(URL)}: job.failed"
+    text = f"The events job.failed of queue 'mail' are sent to {shown_url(URL)}"
     assert run("set-webhook", "mail", URL, "--event", "job.failed") == (f"{text}.\n", 0)
     assert Queue.objects.values_list("webhook_url", "webhook_events").get() == (URL, ["job.failed"])
     assert run("set-webhook", "mail", URL) == (f"{text} (no change).\n", 0)
@@ -97,7 +97,7 @@ def test_the_receiver_of_a_queue_is_set_shown_and_taken_away() -> None:
         (("mail", "example.com"), "webhook_url is 'example.com'"),
         (("mail", URL, "--event", "job.gone"), "'job.gone' is not an event"),
         (("", URL), "The name of the queue is ''"),
-        (("mail", "--event", "job.failed"), "--event needs the URL"),
+        (("mail", "--event", "job.failed"), "--event needs a URL"),
     ],
 )
 def test_a_wrong_receiver_is_refused(arguments: tuple[str, ...], text: str) -> None:

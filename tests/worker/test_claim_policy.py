@@ -192,7 +192,7 @@ def test_the_slots_of_tenants_are_read_again_and_a_failure_keeps_the_last(settin
     assert len(errors) == 4
     assert "no numbers today" in errors[0]
     assert all(text.startswith("Cannot read TENANTS; keeping the previous values: ") for text in errors)
-    assert "TENANTS gave {'acme': 0}. It must be a mapping of tenants to their slots (1 to 1000)" in errors[1]
+    assert "TENANTS returned {'acme': 0}. It must be a mapping of tenants to their slots (1 to 1000)" in errors[1]
 
 
 def test_a_callable_that_ends_its_process_keeps_the_last_numbers_too(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:

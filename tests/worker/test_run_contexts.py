@@ -150,7 +150,7 @@ def test_one_that_cannot_be_left_is_logged_and_the_work_is_done(settings: Any, e
     settings.JOBQUEUE = {"RUN_CONTEXTS": [outer, not_left]}
     assert execute_it(lambda: None).kind is Kind.SUCCESS
     assert steps[-1] == ("leave outer", None)
-    records = [record for record in caplog.records if "could not be left: LookupError: no tracker any more" in record.getMessage()]
+    records = [record for record in caplog.records if "could not be exited: LookupError: no tracker any more" in record.getMessage()]
     assert [record.levelno for record in records] == [logging.ERROR]
 
 
@@ -161,7 +161,7 @@ def test_an_asynchronous_one_is_for_coroutines(settings: Any) -> None:
     assert steps == ["enter asynchronous", "enter inner", "the task", "leave inner", "leave asynchronous"]
     outcome = plainly(lambda: None)
     assert outcome.failure is not None
-    assert "(RUN_CONTEXTS) gave no context manager for a plain function" in outcome.failure.summary
+    assert "(RUN_CONTEXTS) did not return a context manager for a plain function" in outcome.failure.summary
 
 
 def test_a_path_that_leads_nowhere_is_found_by_the_check(settings: Any) -> None:
@@ -327,11 +327,11 @@ def test_the_backend_for_tests_logs_one_that_cannot_be_left(settings: Any, kind:
     settings.JOBQUEUE = {"RUN_CONTEXTS": [outer, not_left]}
     assert at_once(kind).return_value == "x"
     assert steps[-1] == ("leave outer", None)
-    assert "could not be left: LookupError: no tracker any more" in caplog.text
+    assert "could not be exited: LookupError: no tracker any more" in caplog.text
 
 
 def test_the_backend_for_tests_enters_an_asynchronous_one_for_a_coroutine(settings: Any) -> None:
     settings.JOBQUEUE = {"RUN_CONTEXTS": [asynchronous, inner]}
     assert at_once(ain_test).return_value == "x"
     assert steps == ["enter asynchronous", "enter inner", "", "leave inner", "leave asynchronous"]
-    assert "gave no context manager for a plain function" in at_once(in_test).errors[0].traceback
+    assert "did not return a context manager for a plain function" in at_once(in_test).errors[0].traceback

@@ -263,7 +263,7 @@ def test_a_pool_below_the_least_number_bounds_it_too_and_is_reported_once(
     scene = make(least=least)
     assert [scene.size(), scene.size()] == [1, 1]
     assert [text for text in caplog.messages if "pool" in text] == [
-        f"The connection pool is enough for 1 slots, fewer than MIN_WORKERS, {least}: enlarge it."
+        f"The connection pool has room for 1 slots, fewer than MIN_WORKERS ({least}): enlarge it."
     ]
 
 

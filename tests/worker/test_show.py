@@ -41,7 +41,7 @@ def test_a_service_in_a_long_turn_is_stuck_and_one_that_rests_is_not() -> None:
     service.last_good_turn -= 3600
     assert stuck_services(Worker(services=health([service]))) == []
     service.turn_began = service.last_good_turn
-    assert stuck_services(Worker(services=health([service]))) == ["its failing has not completed its present turn for 3600 s"]
+    assert stuck_services(Worker(services=health([service]))) == ["its failing has not completed its current turn for 3600 s"]
 
 
 def test_the_row_names_the_release_of_the_project(settings: Any) -> None:

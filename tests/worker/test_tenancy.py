@@ -183,7 +183,7 @@ def test_a_context_may_keep_the_tenant_in_a_variable(caplog: pytest.LogCaptureFi
     assert apart.run(run_async, coroutine).result == '["acme","acme","acme"]'
     assert apart.run(run_async, lasting).result == '["other","other","other"]'
     assert [step for step, _, _ in Place.told] == ["leave acme", "leave acme changed", "leave other changed"]
-    assert "could not be left" not in caplog.text
+    assert "could not be exited" not in caplog.text
 
 
 @pytest.mark.usefixtures("variable")
@@ -271,7 +271,7 @@ def test_a_backoff_is_asked_where_the_task_ran() -> None:
 # A context that fails
 
 
-@pytest.mark.parametrize(("what", "said"), [("make", "made"), ("enter", "entered")])
+@pytest.mark.parametrize(("what", "said"), [("make", "created"), ("enter", "entered")])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_context_that_cannot_be_entered_gives_an_error_that_names_the_tenant(what: str, said: str, is_async: bool) -> None:
     Place.fail_at[what, "acme"] = LookupError("no such tenant")
@@ -288,7 +288,7 @@ def test_a_context_that_cannot_be_entered_gives_an_error_that_names_the_tenant(w
     assert run(tenant, "globex").result == '"globex"'
 
 
-@pytest.mark.parametrize(("what", "said"), [("make", "made"), ("enter", "entered")])
+@pytest.mark.parametrize(("what", "said"), [("make", "created"), ("enter", "entered")])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_context_that_ends_its_process_fails_like_any_other(what: str, said: str, is_async: bool) -> None:
     Place.fail_at[what, "acme"] = SystemExit(3)
@@ -302,8 +302,8 @@ def test_a_context_that_cannot_be_left_is_logged_and_leaves_the_work_done(caplog
     Place.fail_at["leave", "acme"] = error
     assert run(lambda: 7).result == "7"
     assert run_async(where).kind is Kind.SUCCESS
-    texts = [record.getMessage() for record in caplog.records if "could not be left" in record.getMessage()]
-    assert texts == ["The context of tenant 'acme' could not be left; this thread's connections are closed."] * 2
+    texts = [record.getMessage() for record in caplog.records if "could not be exited" in record.getMessage()]
+    assert texts == ["The context of tenant 'acme' could not be exited; this thread's connections are closed."] * 2
 
 
 @pytest.mark.postgresql

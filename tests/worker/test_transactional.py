@@ -188,7 +188,7 @@ def test_a_callback_that_fails_after_the_commit_is_logged_and_changes_nothing(
     job.refresh_from_db()
     assert (outcome.kind, outcome.committed, job.status) == (Kind.SUCCESS, True, "SUCCESS")
     assert called == [True], "the other callbacks are called, and the end is known by then"
-    records = [record for record in caplog.records if "a callback of its on_commit failed" in record.getMessage()]
+    records = [record for record in caplog.records if "one of its on_commit callbacks failed" in record.getMessage()]
     assert [record.exc_info and record.exc_info[1] for record in records] == [error]
     assert records[0].__dict__["job_id"] == job.pk
 
@@ -214,7 +214,7 @@ def test_a_slow_callback_is_not_interrupted_and_the_signals_are_sent(settings: A
         until(lambda: bool(heard))
     assert heard == [(job.id, "SUCCESSFUL")]
     assert [text.partition(" (")[0] for text in caplog.messages] == [f"Job {job.job_id}"], caplog.messages
-    assert "a callback of its on_commit failed: ZeroDivisionError" in caplog.text
+    assert "one of its on_commit callbacks failed: ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.long
@@ -324,7 +324,7 @@ def test_a_rollback_of_the_tasks_own_is_no_success(again: bool) -> None:
             if again:  # on PostgreSQL the next statement begins a new transaction, which cannot be distinguished from the old one
                 cursor.execute("SELECT 1")
 
-    undone(function, "ended its transaction with a COMMIT or ROLLBACK of its own")
+    undone(function, "ended its transaction with its own COMMIT or ROLLBACK")
 
 
 def test_a_commit_of_the_tasks_own_is_reported_although_its_writes_stay() -> None:

@@ -38,7 +38,7 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
         waited = queue.oldest_queued_seconds
         if queue.paused or queue.max_running == 0 or waited is None or not above(waited, given.max_age):
             continue
-        text = f"Queue {queue.name!r}: the oldest QUEUED job has waited for {waited:.0f} s, above {given.max_age:g} s."
+        text = f"Queue {queue.name!r}: the oldest QUEUED job has waited for {waited:.0f} s; the limit is {given.max_age:g} s."
         fix = "Start more workers for this queue, or check on the page of one of its jobs why it waits."
         link = _jobs(status=states.Status.QUEUED, queue=queue.name)
         yield Problem("long_wait", Severity.ERROR, text, fix, queue.name, queue.queued, link=link)
@@ -93,11 +93,11 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
     due = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME)
     kinds = (
         (
-            ("is RUNNING, and its lease", "are RUNNING, and their leases", f" expired more than {STUCK_SECONDS} s ago"),
+            ("is RUNNING, although its lease", "are RUNNING, although their leases", f" expired more than {STUCK_SECONDS} s ago"),
             Job.objects.current.expired().exclude(lease_expires_at__gt=long_ago, lease_expires_at__lt=Now()),
         ),
         (
-            ("is PENDING, and its time", "are PENDING, and their times", f" came more than {STUCK_SECONDS} s ago"),
+            ("is PENDING, although its time", "are PENDING, although their times", f" came more than {STUCK_SECONDS} s ago"),
             due.filter(run_at__lt=long_ago),
         ),
         (("is PENDING for a time, but has none", "are PENDING for a time, but have none", ""), due.filter(run_at__isnull=True)),
@@ -155,8 +155,8 @@ def unknown_states(given: Thresholds) -> Iterator[Problem]:
             elif status == states.Status.PENDING and waiting_for not in WAITS:
                 unknown[job_id] = f"the status PENDING and waits for {safe_repr(waiting_for)}"
     for job_id, state in sorted(unknown.items()):
-        text = f"Job {job_id} has {state}, which does not exist. Nothing moves it."
-        fix = "It was written by raw SQL. Give it a status that exists, by SQL, or delete it."
+        text = f"Job {job_id} has {state}, which does not exist. No worker or duty moves it."
+        fix = "It was written by raw SQL. Correct its status by SQL, or delete it."
         yield Problem("unknown_states", Severity.WARNING, text, fix, str(job_id), link=PageLink("jobqueue_job_change", (str(job_id),)))
 
 

@@ -55,7 +55,7 @@ class Command(BaseCommand):
                 prune.add_arguments(command)
             elif argument in ADDERS:
                 ADDERS[argument](command)
-            command.add_argument("--json", action="store_true", help="answer in JSON")
+            command.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run one subcommand; exit with a status other than 0 if something was refused or a problem was found."""
@@ -82,7 +82,7 @@ class Command(BaseCommand):
 def _of_the_database(error: Error) -> str:
     if db.is_missing_table(error):
         return db.missing_tables(Job.objects.database.alias)
-    return f"The database does not answer: {str(error).strip()}. Check that it runs, and that DATABASES has its address."
+    return f"Cannot reach the database: {str(error).strip()}. Check that it runs, and that DATABASES is correct."
 
 
 # The subcommands: each returns its result as JSON values and as lines of text, and whether it succeeded.
@@ -108,7 +108,9 @@ def _decided(answer: queues.QueueAnswer) -> tuple[Any, Lines, bool]:
 
 def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     name, removed = options["queue"], queues.forget_queue(options["queue"])
-    text = f"Queue {name!r} is forgotten: its pause, limit and webhook are gone." if removed else f"Queue {name!r} has no row to remove."
+    text = (
+        f"Queue {name!r} was forgotten: its pause, limit and webhook were removed." if removed else f"Queue {name!r} has no row to remove."
+    )
     return {"name": name, "forgotten": removed}, [text], True
 
 
@@ -211,7 +213,7 @@ SUBCOMMANDS = {
     "prune": ("Delete ended jobs and mark stale ones: by the settings, or by their age.", "prune"),
     "webhooks": ("Show the newest webhook deliveries: their receivers and their state.", "webhooks"),
     "redeliver": ("Send webhooks again that were delivered or given up; exit with 1 if one was refused.", "redeliver"),
-    "deliveries": ("Send webhooks now, give them up, or send them to the present URL; exit with 1 if one was refused.", "deliveries"),
+    "deliveries": ("Send webhooks now, give them up, or send them to the current URL; exit with 1 if one was refused.", "deliveries"),
     "set-webhook": ("Set or show the URL to which the events of a queue's jobs are sent.", "set-webhook"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {

@@ -201,7 +201,7 @@ class Duties(DatabaseService):
         for term in terms:
             self._start(term.name, term)
         if terms:
-            logger.info("This worker leads now: %s.", ", ".join(sorted(term.name for term in terms)))
+            logger.info("This worker now leads: %s.", ", ".join(sorted(term.name for term in terms)))
 
     @property
     def _lacks_something(self) -> bool:
@@ -234,7 +234,9 @@ class Duties(DatabaseService):
         for runner in self.runners:
             limit = runner.duty.longest_run_seconds
             if limit is not None and runner.busy_seconds > limit and not runner.is_aborted:
-                logger.error("The duty %s has been in one run for %.0f s; its connection is cut.", runner.duty.name, runner.busy_seconds)
+                logger.error(
+                    "A run of the duty %s has lasted %.0f s; its database connection is cut.", runner.duty.name, runner.busy_seconds
+                )
                 runner.is_aborted = True
                 self._threads.abort(runner)
             hangs = limit is not None and runner.busy_seconds > 2 * limit

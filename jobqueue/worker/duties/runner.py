@@ -102,7 +102,7 @@ class DutyRunner:
         try:
             report = self._run(now)
         except LeadershipLost as lost:
-            logger.warning("This worker stops leading a duty during a run, and the rest of the run wrote nothing: %s", lost)
+            logger.warning("This worker lost a duty during a run, and the rest of the run wrote nothing: %s", lost)
             self.next_at = time.monotonic() + UNTRUSTED_SECONDS
             return
         except BaseException as error:

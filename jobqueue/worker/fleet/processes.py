@@ -248,14 +248,14 @@ class Processes:
             if worker.kill_at is not None and now >= worker.kill_at:
                 why = "does not end"
             elif not worker.reported and now - worker.started_at > REPORT_SECONDS:
-                why = f"does not report {REPORT_SECONDS:g} s after its start"
+                why = f"has not reported within {REPORT_SECONDS:g} s of its start"
             elif worker.served_at is None and now - worker.started_at > START_SECONDS:
-                why = f"does not serve {START_SECONDS:g} s after its start"
+                why = f"has not served within {START_SECONDS:g} s of its start"
             elif (culprit := worker.overdue(now, self.times)) is not None:
                 worker.culprit = worker.culprit or culprit
-                why = f"gives no sign of life, and the time limit of job {culprit} has been over for {self.times.overdue_seconds:g} s"
+                why = f"does not respond, and job {culprit} exceeded its time limit more than {self.times.overdue_seconds:g} s ago"
             elif worker.served_at is not None and now - worker.last_message_at > self.times.silent_seconds:
-                why = f"has given no sign of life for {self.times.silent_seconds:g} s"
+                why = f"has not responded for {self.times.silent_seconds:g} s"
             else:
                 continue
             worker.killed = True

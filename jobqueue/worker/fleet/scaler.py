@@ -103,7 +103,7 @@ class Scaler(DatabaseService):
         size, least = lane.pool.size, min(self._least, bound)
         if bound < self._least and not lane.pool.blocked_slots and not self._warned:
             self._warned = True
-            logger.warning("The connection pool is enough for %d slots, fewer than MIN_WORKERS, %d: enlarge it.", bound, self._least)
+            logger.warning("The connection pool has room for %d slots, fewer than MIN_WORKERS (%d): enlarge it.", bound, self._least)
         if size == least == bound:
             return None if self._pooled is None else self._pause
         running = lane.busy

@@ -95,7 +95,7 @@ def _interrupt(parts: Parts) -> None:
 
 def _give_up(parts: Parts) -> list[Run]:
     for run in (stuck := [run for run in parts.runs if run.ended is None and run.abandon()]):
-        reason = "has exceeded its time limit" if run.overdue else "is given back"
+        reason = "has exceeded its time limit" if run.overdue else "is handed back"
         logger.error("Job %s (%s) does not stop; it %s, and the process ends.", run.job.id, run.job.task, reason)
         run.reason = run.reason or Reason.SHUTDOWN
         parts.finisher.put(run, given_up(run))

@@ -50,7 +50,9 @@ class RunContexts:
         for factory in conf.run_contexts():
             manager = self._create(factory)
             if not hasattr(type(manager), "__enter__"):
-                raise RunContextFailed(f"{_name(factory)} (RUN_CONTEXTS) gave no context manager for a plain function: {_kind(manager)}")
+                raise RunContextFailed(
+                    f"{_name(factory)} (RUN_CONTEXTS) did not return a context manager for a plain function: {_kind(manager)}"
+                )
             try:
                 manager.__enter__()
             except (Interrupted, TimeLimitExceeded):  # thrown into this thread
@@ -65,7 +67,7 @@ class RunContexts:
             manager = self._create(factory)
             is_async = hasattr(type(manager), "__aenter__")
             if not is_async and not hasattr(type(manager), "__enter__"):
-                raise RunContextFailed(f"{_name(factory)} (RUN_CONTEXTS) gave no context manager: {_kind(manager)}")
+                raise RunContextFailed(f"{_name(factory)} (RUN_CONTEXTS) did not return a context manager: {_kind(manager)}")
             try:
                 if is_async:
                     await manager.__aenter__()
@@ -108,7 +110,7 @@ class RunContexts:
 
     def _log(self, manager: Any, error: BaseException | None, wrong: BaseException) -> None:
         if wrong is not error:  # a context manager may raise the exception that it was given
-            text = "Job %s (%s): %s of RUN_CONTEXTS could not be left: %s"
+            text = "Job %s (%s): %s of RUN_CONTEXTS could not be exited: %s"
             name = type(manager).__qualname__
             repeats.log(logging.ERROR, text, self._job.id, self._job.task, name, texts.exception_summary(wrong), exc_info=wrong, kind=name)
 

@@ -22,7 +22,7 @@ from jobqueue.worker.running.interruption import Interruption
 
 CHECK_SECONDS = 0.1
 PATIENCE_SECONDS = 1.0  # how long a run that is to stop waits
-OVER = "The run has ended, so its values can no longer be stored. Let a phase end its threads and coroutines before it returns."
+OVER = "The run has ended, so its values can no longer be stored. A phase must end its threads and coroutines before it returns."
 T = TypeVar("T")
 
 

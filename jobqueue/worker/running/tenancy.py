@@ -93,7 +93,7 @@ def _context_of(tenant: str) -> Any:
     except BaseException as error:
         if is_for_the_process(error):
             raise
-        raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be made: {error!r}") from error
+        raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be created: {error!r}") from error
 
 
 def _enter(tenant: str, context: Any) -> None:
@@ -129,8 +129,8 @@ def _exit_tenant(tenant: str, context: Any) -> None:
     try:
         context.__exit__(None, None, None)
     except BaseException as error:
-        logger.exception("The context of tenant %r could not be left; this thread's connections are closed.", tenant)
+        logger.exception("The context of tenant %r could not be exited; this thread's connections are closed.", tenant)
         hygiene.close_all()
         if is_for_the_process(error):
             raise
-        raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be left: {error!r}") from error
+        raise TenantContextFailed(f"The context of tenant {tenant!r} (TENANT_CONTEXT) could not be exited: {error!r}") from error

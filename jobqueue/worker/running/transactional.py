@@ -89,7 +89,7 @@ def _call_back(run: Run, callback: Callable[[], Any]) -> None:
         if is_for_the_process(error):
             raise
         extra = {"job_id": run.job.id, "task": run.job.task, "queue": run.job.queue}
-        text = "Job %s (%s) has succeeded, but a callback of its on_commit failed: %s"
+        text = "Job %s (%s) has succeeded, but one of its on_commit callbacks failed: %s"
         logger.exception(text, run.job.id, run.job.task, texts.exception_summary(error), extra=extra)
 
 
@@ -98,7 +98,9 @@ def _check_transaction_intact(connection: Any, blocks: list[Any]) -> None:
     if _end_what_was_left_open(connection, blocks):
         raise TransactionUndone("The task left an atomic block open, so its work is undone. Use 'with transaction.atomic():'.")
     if connection.atomic_blocks != blocks:
-        raise TransactionUndone("The task ended an atomic block that it had not entered, so its work cannot be committed with its end.")
+        raise TransactionUndone(
+            "The task ended an atomic block that it had not entered, so its work and the end of its job cannot be committed together."
+        )
     if wrong := task_transaction.complaint(connection):
         raise TransactionUndone(f"The task {wrong}")
 
