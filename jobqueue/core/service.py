@@ -71,7 +71,7 @@ class Service:
                 self._thread = thread  # set after the start, because a thread that has not started cannot be joined
 
     def stop(self) -> None:
-        """Ask the service to end after its present turn; return immediately."""
+        """Ask the service to end after its current turn; return immediately."""
         self._stopping.set()
         self._wake.set()
 
@@ -83,7 +83,7 @@ class Service:
         return not self._thread.is_alive()
 
     def wake(self) -> None:
-        """Start the next turn now, or right after the present one."""
+        """Start the next turn now, or right after the current one."""
         if not self._wake.is_set():  # a check first, because `set` takes a lock, and this is called for every job
             self._wake.set()
 
@@ -109,7 +109,7 @@ class Service:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the present turn has lasted; 0 between turns."""
+        """How long the current turn has lasted; 0 between turns."""
         began = self.turn_began
         return 0.0 if began is None else time.monotonic() - began
 
@@ -149,6 +149,6 @@ class Service:
             logger.exception("The failure of the %s could not be reported: %s", self.name, error)
 
     def backoff_seconds(self) -> float:
-        """Return the pause after the present number of failures in a row, jittered so that workers do not retry in step."""
+        """Return the pause after the current number of failures in a row, jittered so that workers do not retry in step."""
         ceiling: float = min(0.1 * 2.0 ** min(self.failures, 10), self.longest_backoff_seconds)
         return ceiling * random.uniform(0.5, 1.0)  # noqa: S311

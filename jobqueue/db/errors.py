@@ -6,7 +6,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.utils import DatabaseError, InterfaceError, OperationalError, ProgrammingError
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
-# Codes that Django raises as InternalError: the server accepts no writes at present, because it is a standby or set
+# Codes that Django raises as InternalError: the server accepts no writes now, because it is a standby or set
 # to read-only; or it has ended the session, because its transaction was idle or lasted for too long.
 UNABLE = ("25006", "25P03", "25P04")
 # Errors of the database about values, or of Python about values that it reads from a row or computes with.
@@ -52,7 +52,7 @@ def was_given_up(error: BaseException) -> bool:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether the database cannot be reached at present."""
+    """Return whether the database cannot be reached now."""
     return is_connection_error(error) and not was_given_up(error)
 
 

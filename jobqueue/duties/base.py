@@ -83,7 +83,7 @@ class Duty:
 
     @property
     def end_seconds(self) -> float:
-        """The seconds that the present run and `end` may take when the worker stops."""
+        """The seconds that the current run and `end` may take when the worker stops."""
         return 0.5
 
     def stop_waiting(self) -> None:

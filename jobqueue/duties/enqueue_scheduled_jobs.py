@@ -123,7 +123,7 @@ class EnqueueScheduledJobs(Duty):
     def _replan(self, now: datetime) -> None:
         """Compute the next time of each schedule whose timing has changed.
 
-        The first call of a term also corrects the next times that differ from those that the present rules give.
+        The first call of a term also corrects the next times that differ from those that the current rules give.
         """
         if time.monotonic() < self._replan_at:
             return

@@ -63,7 +63,7 @@ class DatabaseClock:
         self._known, self._at = datetime.now().astimezone(), time.monotonic()
 
     def set(self, now: datetime) -> None:
-        """Set the present time of the database."""
+        """Set the current time of the database."""
         self._known, self._at = now, time.monotonic()
 
     def now(self) -> datetime:

@@ -36,7 +36,7 @@ class Batches:
 
     @property
     def set_aside(self) -> list[int]:
-        """The rows that are skipped at present."""
+        """The rows that are skipped now."""
         now = time.monotonic()
         self._aside = {row: until for row, until in self._aside.items() if until > now}
         return list(self._aside)

@@ -120,7 +120,7 @@ class LeaseManager(models.Manager.from_queryset(LeaseQuerySet), Generic[Row]):  
         return self.current.filter(held_by_worker_id=holder).update(**NO_HOLDER)
 
     def release(self, name: str) -> str:
-        """End the present term of a duty at the request of an operator; return its holder, or "" if it had none."""
+        """End the current term of a duty at the request of an operator; return its holder, or "" if it had none."""
         with self.database.atomic():
             row = self.current.filter(pk=name).select_for_update(no_key=True).values_list("held_by_worker_id", flat=True).first()
             if row:

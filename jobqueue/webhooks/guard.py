@@ -60,7 +60,7 @@ class ReceiverRefused(Exception):
 
 
 class Unresolved(Exception):
-    """The error that a name has no address at present."""
+    """The error that a name has no address now."""
 
 
 def addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[str]:

@@ -1,6 +1,6 @@
 """The entry to the code that only makes PostgreSQL faster: fewer messages, and plans that the server keeps.
 
-Each function returns None, or False, if the fast path cannot be used at present. The caller then uses the
+Each function returns None, or False, if the fast path cannot be used now. The caller then uses the
 ordinary statements. The setting `FAST_PATH` turns all of it off.
 """
 

@@ -156,7 +156,7 @@ class Duties(DatabaseService):
         return max(min(self._renew_at, self._contend_at) - time.monotonic(), 0.0)
 
     def stop(self) -> None:
-        """Ask the duties to end after their present runs, and then this thread."""
+        """Ask the duties to end after their current runs, and then this thread."""
         self._threads.stop()
         super().stop()
 

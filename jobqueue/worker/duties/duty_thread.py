@@ -65,7 +65,7 @@ class DutyThread(DatabaseService):
             self.runners = tuple(other for other in self.runners if other is not runner)
 
     def retire(self, runner: DutyRunner) -> list[DutyRunner] | None:
-        """End this thread after the present run; return its other duties, or None if it does not run `runner` any more."""
+        """End this thread after the current run; return its other duties, or None if it does not run `runner` any more."""
         with self._lock:
             if self.running is not runner:
                 return None
@@ -172,7 +172,7 @@ class DutyThread(DatabaseService):
         return with_work
 
     def _questions(self) -> AskedQuestions:
-        """Return the statement for the present duties; it is compiled only when they change."""
+        """Return the statement for the current duties; it is compiled only when they change."""
         runners = (*self.runners, *(runner for thread in self.others for runner in thread.runners))
         if self._asked is None or self._asked.runners != runners:
             by_runner = {runner: runner.duty.questions() for runner in runners}

@@ -52,7 +52,7 @@ class DutyRunner:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the present run has lasted; 0 between runs."""
+        """How long the current run has lasted; 0 between runs."""
         began = self.began
         return 0.0 if began is None else time.monotonic() - began
 

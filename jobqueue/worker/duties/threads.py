@@ -90,7 +90,7 @@ class DutyThreads:
             self._shared.add(runner)
 
     def stop(self) -> None:
-        """Ask all threads to end after the present runs."""
+        """Ask all threads to end after the current runs."""
         self._ending |= {*self._threads.values(), self._shared}
         for thread in self._ending:
             thread.stop()

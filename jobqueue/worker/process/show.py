@@ -26,7 +26,7 @@ class Watched(Protocol):
 
     @property
     def busy_seconds(self) -> float:
-        """How long the present turn has lasted; 0 between turns."""
+        """How long the current turn has lasted; 0 between turns."""
 
     @property
     def details(self) -> dict[str, float | str]:
@@ -45,7 +45,7 @@ def show(identity: Identity, settings: Settings, state: str, **columns: Any) -> 
 
 
 def health(services: Iterable[Watched]) -> dict[str, dict[str, float | str]]:
-    """Return the health of each service by name: seconds since its last good turn and in its present turn, and failures in a row."""
+    """Return the health of each service by name: seconds since its last good turn and in its current turn, and failures in a row."""
     now = time.monotonic()
     return {
         service.name: {

@@ -57,7 +57,7 @@ class Announcer(Service):
 
     @property
     def busy_seconds(self) -> float:
-        """The seconds since the present call to a receiver began; 0 between calls."""
+        """The seconds since the current call to a receiver began; 0 between calls."""
         began = self._call_began
         return 0.0 if began is None else time.monotonic() - began
 
