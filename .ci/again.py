@@ -1,4 +1,4 @@
-"""Rerun the failed tests of a run with real processes, one by one, if each failed only because of a timeout.
+"""Rerun the failed tests of a run of `make test-all`, one by one, if each failed only because of a timeout.
 
 The arguments are the report of that run and pytest's command. On a busy machine, a test can wait too long (`wait_until`, a browser's
 timeout) although it passes when it runs alone. The second result counts, and both are printed. Any other failure counts at once: a lost
@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 OF_TIME = re.compile(
     r"In [\d.]+ s it did not come about that |Timeout \d+ms exceeded|The worker did not end in [\d.]+ s|the longest waits: "
-    r"|timed out after [\d.]+ seconds"
+    r"|timed out after [\d.]+ seconds|not within [\d.]+ s: "
     # a time, or the difference of two, against the most that it may be
     r"|assert (\d+\.\d+|\(\d+\.\d+ - \d+\.\d+\)) <=? "
 )
