@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +20,25 @@ from tests.command import run, told
 from tests.factories import JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
+
+
+# Search
+
+
+def test_jobs_are_found_by_a_search() -> None:
+    JobFactory(success=True)
+    job = JobFactory(error=True, args=[7], queue="mail", message="ValueError: no\nsecond line")
+    lines = run("jobs", "a=7", "status:ERROR")[0].splitlines()
+    assert lines[0] == "Jobs"
+    assert lines[2].split()[:2] == [str(job.pk), "ERROR"]
+    assert re.search(r"mail +tests.tasks.add +7 +ValueError: no$", lines[2])
+    answer, status = told("jobs", "--limit", "1")
+    assert ([one["id"] for one in answer["jobs"]], answer["more"], answer["scope"], status) == ([job.pk], True, "", 0)
+    assert run("jobs", "queue:none") == ("Jobs\n  none\n", 0)
+    with pytest.raises(CommandError, match="'sort' is no field of a search"):
+        run("jobs", "sort:x")
+    with pytest.raises(CommandError, match="--limit is 'x'; it must be a whole number from 1 to 1000"):
+        run("jobs", "--limit", "x")
 
 
 # Queues

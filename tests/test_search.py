@@ -52,7 +52,7 @@ def test_a_number_in_an_argument_means_the_number_and_the_text() -> None:
         ("send", "'send' is no part of a search; it must be the number .* write task:send for a task"),
         ("0", "'0' is no part of a search"),
         ("7 8", "names the jobs 7 and 8; it can name one"),
-        ("kind:x", "'kind' is no field of a search; the fields are error, target, .* write NAME=VALUE"),
+        ("sort:x", "'sort' is no field of a search; the fields are error, kind, .* write NAME=VALUE"),
         ("queue:a queue:b", "queue: is given twice; .* Remove one"),
         ("status:FAILED", "status is 'FAILED'; it must be one of PENDING, QUEUED"),
         ("queue:", "queue: has no value"),

@@ -43,6 +43,7 @@ def _stream(path: str, name: str, summary: str, handler: Handler) -> Endpoint:
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "openapi.json", "openapi", "This document.", openapi, "", (), public=True),
+    Endpoint("GET", "jobs/", "jobs", "Search for jobs, the newest first.", views.list_jobs, "Jobs", query=("q", "limit", "after")),
     Endpoint("GET", "jobs/{job_id}/", "job", "The report on a job, and why it waits.", views.show_job, "Job", query=("tenant",)),
     _on_job("DELETE", "jobs/{job_id}/", "delete", "Delete a job; a running one is refused.", control.delete),
     *(

@@ -11,8 +11,11 @@ from django.http import HttpRequest
 from jobqueue import public_ids
 from jobqueue.access import visible
 from jobqueue.api.responses import ApiError
+from jobqueue.core.search import MAX_LENGTH, Search
 from jobqueue.core.texts import clean
 from jobqueue.db import Now
+from jobqueue.exceptions import InvalidSearch
+from jobqueue.insight.search import parsed
 from jobqueue.models import Job
 
 MAX_ID = 2**63 - 1
@@ -64,11 +67,11 @@ def queue(name: str) -> str:
     return name
 
 
-def text(request: HttpRequest, name: str) -> str | None:
+def text(request: HttpRequest, name: str, most: int = MAX_TEXT) -> str | None:
     """Return a text of the query, None if it is not given."""
     value = request.GET.get(name)
-    if value is not None and (len(value) > MAX_TEXT or has_control(value)):
-        raise ApiError(400, f"{name} is {shown(value)}; it must have at most {MAX_TEXT} characters and no control characters.")
+    if value is not None and (len(value) > most or has_control(value)):
+        raise ApiError(400, f"{name} is {shown(value)}; it must have at most {most} characters and no control characters.")
     return value
 
 
@@ -90,6 +93,25 @@ def limit(request: HttpRequest) -> int:
     number = int(value) if value.isascii() and value.isdigit() and len(value) <= 4 else 0
     if not 1 <= number <= MAX_LINES:
         raise ApiError(400, f"limit is {shown(value)}; it must be a whole number from 1 to {MAX_LINES}.")
+    return number
+
+
+def search(request: HttpRequest) -> Search:
+    """Return the conditions of the query's `q`; without it, those of an empty search."""
+    try:
+        return parsed(text(request, "q", MAX_LENGTH) or "")
+    except InvalidSearch as error:
+        raise ApiError(400, f"q: {error}") from error
+
+
+def after(request: HttpRequest) -> int | None:
+    """Return the number of the job after which a page begins, or None."""
+    value = request.GET.get("after")
+    if value is None:
+        return None
+    number = int(value) if value.isascii() and value.isdigit() and len(value) <= 19 else 0
+    if not 0 < number <= MAX_ID:
+        raise ApiError(400, f"after is {shown(value)}; it must be the `after` of the page before, from 1 to {MAX_ID}.")
     return number
 
 

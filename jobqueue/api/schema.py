@@ -10,6 +10,7 @@ import jobqueue
 from jobqueue import conf
 from jobqueue.api import params, shapes
 from jobqueue.api.endpoint import Endpoint
+from jobqueue.core.search import MAX_LENGTH
 
 NAME = {"type": "string", "minLength": 1, "maxLength": params.MAX_TEXT}
 QUERY = {"type": "string", "maxLength": params.MAX_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
@@ -25,6 +26,8 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
         "The queue's name, percent-encoded; it may have slashes.",
     ),
     "tenant": (QUERY, "The tenant; empty for a target without a tenant."),
+    "q": ({**QUERY, "maxLength": MAX_LENGTH}, "The search, such as `status:ERROR order_id=7 since:2h`; without it, all jobs."),
+    "after": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The `after` of the page before; without it, the newest jobs."),
     "search": (QUERY, "A part of the target's name."),
     "snapshot": ({"enum": ["0", "1"]}, "Whether the stream starts with the current state; by default only for a new client."),
     "last_event_id": (

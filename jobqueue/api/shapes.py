@@ -50,27 +50,32 @@ ENTRY_FIELDS: Final[dict[str, Shape]] = {
     **dict.fromkeys(("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at"), nullable(TEXT)),
 }
 
+SUMMARY_FIELDS: Final[dict[str, Shape]] = {
+    "id": {"type": "integer"},
+    "public_id": UUID,
+    "task": TEXT,
+    "queue": TEXT,
+    "tenant": TEXT,
+    "target": TEXT,
+    "holds_target": FLAG,
+    "unique_key": TEXT,
+    "priority": {"type": "integer"},
+    "status": STATUS,
+    "waiting_for": {"enum": states.WaitingFor.values},
+    "assigned": described(FLAG, "A worker has claimed the job but has not started it."),
+    "cancel_requested": described({"enum": ["", "PAUSED", "CANCELED"]}, "The status that a running job gets if it stops as requested."),
+    "attempts": record(runs=COUNT, failures=COUNT, crashes=COUNT, max_attempts=COUNT),
+    "times": record(
+        created_at=MOMENT,
+        **dict.fromkeys(("run_at", "expires_at", "enqueued_at", "first_started_at", "started_at", "finished_at"), nullable(MOMENT)),
+    ),
+    "arguments": record(args=array(ANYTHING), kwargs=OBJECT),
+}
+
 SHAPES: Final[dict[str, Shape]] = {
     "Job": record(
-        id={"type": "integer"},
-        public_id=UUID,
-        task=TEXT,
-        queue=TEXT,
-        tenant=TEXT,
-        target=TEXT,
-        holds_target=FLAG,
-        unique_key=TEXT,
-        priority={"type": "integer"},
-        status=STATUS,
-        waiting_for={"enum": states.WaitingFor.values},
-        assigned=described(FLAG, "A worker has claimed the job but has not started it."),
-        cancel_requested=described({"enum": ["", "PAUSED", "CANCELED"]}, "The status that a running job gets if it stops as requested."),
-        attempts=record(runs=COUNT, failures=COUNT, crashes=COUNT, max_attempts=COUNT),
+        **SUMMARY_FIELDS,
         timeout_seconds=described(nullable(SECONDS), "The time limit of each run."),
-        times=record(
-            created_at=MOMENT,
-            **dict.fromkeys(("run_at", "expires_at", "enqueued_at", "first_started_at", "started_at", "finished_at"), nullable(MOMENT)),
-        ),
         waited_seconds=described(nullable(SECONDS), "How long it was claimable before its last run, or until now."),
         waited_seconds_in_all=described(SECONDS, "How long all attempts waited, as far as it is known."),
         waits=described(array(ref("Wait")), "The waits of the attempts, the oldest first."),
@@ -84,8 +89,13 @@ SHAPES: Final[dict[str, Shape]] = {
         events=described(array(ref("Event")), "The newest events, the oldest of these first."),
         older_events=described(FLAG, "Whether there are older events."),
         metadata=OBJECT,
-        arguments=record(args=array(ANYTHING), kwargs=OBJECT),
         why_waiting=nullable(ref("Why")),
+    ),
+    "Jobs": record(
+        jobs=described(array(record(**SUMMARY_FIELDS, message=TEXT)), "The newest job first."),
+        more=described(FLAG, "Whether there are more than the limit."),
+        after=described(nullable({"type": "integer"}), "The value of `after` for the next page; null if there is none."),
+        scope=described(TEXT, "How far back jobs were searched; empty if all were."),
     ),
     "Wait": record(
         attempt=nullable(COUNT),

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from jobqueue import public_ids
+from jobqueue.access import visible
 from jobqueue.api import audit, params
 from jobqueue.api.params import Given
 from jobqueue.api.responses import ApiError
@@ -20,6 +21,8 @@ from jobqueue.core.masking import mask_text
 from jobqueue.insight import queue_names
 from jobqueue.insight.error_kinds import ErrorKind, error_kinds_for
 from jobqueue.insight.narrowed import queue_states_for, target_summaries_for
+from jobqueue.insight.report import summary
+from jobqueue.insight.search import page
 from jobqueue.insight.targets import TargetSummary
 from jobqueue.lifecycle import queues
 from jobqueue.models import Job
@@ -32,6 +35,13 @@ STATUSES = {Verdict.DONE: 200, Verdict.REQUESTED: 202}
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the job's report and what it waits for; with tracebacks if the user may open the admin, which shows them, too."""
     return 200, endpoints.as_json(params.job(request, user, given), user)
+
+
+def list_jobs(request: HttpRequest, user: Any, given: Given) -> Reply:
+    """Return a page of the jobs that meet a search, the newest first."""
+    search, most, after = params.search(request), params.limit(request), params.after(request)
+    found = page(visible.narrow(user, Job.objects.current), search, most, after)
+    return 200, {"jobs": [summary(job) for job in found.jobs], "more": found.after is not None, "after": found.after, "scope": found.scope}
 
 
 def act(verb: str, do: Callable[[int], Answer]) -> Handler:

@@ -18,7 +18,7 @@ from jobqueue.core.states import Status
 from jobqueue.core.texts import clean, safe_repr
 from jobqueue.exceptions import InvalidSearch
 
-FIELDS: Final = ("error", "target", "task", "queue", "tenant", "worker", "release", "status", "since", "until")
+FIELDS: Final = ("error", "kind", "target", "task", "queue", "tenant", "worker", "release", "status", "since", "until")
 TIMES: Final = ("since", "until")
 MAX_LENGTH: Final = 1000
 MAX_PARTS: Final = 20

@@ -21,6 +21,7 @@ from jobqueue.insight.waits import between, moment, waits
 from jobqueue.insight.waits import in_all as in_all_waits
 from jobqueue.models import Job, JobPhase
 
+MAX_BRIEF = 1000
 ENTRY_TEXTS = ("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at")
 
 
@@ -38,7 +39,7 @@ def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict
     events, older = timeline(job, mask=mask)
     return {
         **_identity(job, mask),
-        "attempts": {"runs": job.attempt, "failures": job.failures, "crashes": job.crashes, "max_attempts": job.max_attempts},
+        "attempts": _attempts(job),
         "timeout_seconds": time_limits.of_options(job.options),
         "times": _times(job),
         "waited_seconds": _waited(job),
@@ -55,6 +56,18 @@ def report(job: Job, *, tracebacks: bool = False, most: int = MAX_BYTES) -> dict
         "older_events": older,
         "metadata": mask.value(capped(as_dict(job.metadata), most, mask)),
         "arguments": _arguments(job, most),
+    }
+
+
+def summary(job: Job) -> dict[str, Any]:
+    """Return the entry of a job in a list: its identity and times, and the beginnings of its message and its arguments."""
+    mask = mask_of(job)
+    return {
+        **_identity(job, mask),
+        "attempts": _attempts(job),
+        "times": _times(job),
+        "message": mask.cut(job.message, MAX_BRIEF),
+        "arguments": _arguments(job, MAX_BRIEF),
     }
 
 
@@ -94,6 +107,10 @@ def _identity(job: Job, mask: Mask) -> dict[str, Any]:
         "assigned": job.assigned,
         "cancel_requested": job.cancel_outcome if job.cancel_requested else "",
     }
+
+
+def _attempts(job: Job) -> dict[str, int]:
+    return {"runs": job.attempt, "failures": job.failures, "crashes": job.crashes, "max_attempts": job.max_attempts}
 
 
 def _times(job: Job) -> dict[str, str | None]:

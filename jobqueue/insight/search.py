@@ -204,6 +204,7 @@ def _has_value(value: Any, values: tuple[Any, ...]) -> bool:
 
 _BY_FIELD: Final = {
     "error": lambda text: Q(message__icontains=text),
+    "kind": lambda text: Q(error_key=text),
     "task": lambda text: Q(task__in=tasks_like(text)),
     "worker": _worker,
     "release": _release,

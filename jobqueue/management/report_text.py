@@ -78,11 +78,12 @@ def _facts(report: dict[str, Any], why: str) -> Iterator[tuple[str, str]]:
     yield "queue", f"{report['queue']}, priority {report['priority']}"
     for name in ("tenant", "target", "unique_key"):
         yield name.replace("_", " "), report[name]
-    yield "arguments", _call(report["arguments"])
+    yield "arguments", call(report["arguments"])
     yield "metadata", _json(report["metadata"] or None)
 
 
-def _call(arguments: dict[str, Any]) -> str:
+def call(arguments: dict[str, Any]) -> str:
+    """Return arguments as the text of a call."""
     by_name = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments["kwargs"].items()]
     return ", ".join([*(json.dumps(value, ensure_ascii=False, default=str) for value in arguments["args"]), *by_name])
 

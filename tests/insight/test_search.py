@@ -57,12 +57,26 @@ def test_fields_are_found() -> None:
     worker = Worker.objects.create(pk=UUID(int=7), host="web1", pid=4711, release="r1")
     owner = str(worker.pk)
     job = JobFactory(
-        error=True, queue="mail", tenant="acme", target="customer:7", worker_ids=["x", owner], message="TimeoutError: It timed out"
+        error=True,
+        queue="mail",
+        tenant="acme",
+        target="customer:7",
+        worker_ids=["x", owner],
+        message="TimeoutError: It timed out",
+        error_key="0123456789abcdef",
     )
     ran = JobFactory(running=True, lease_owner=owner, worker_ids=["x"])
     JobFactory(queue="other", worker_ids=[owner, "x"])
     retried = JobFactory(waiting_for_retry=True, history=[{"release": "r0"}, {"release": "r1"}])
-    for text in ('error:"Timed Out"', "target:customer:7", "queue:mail", "tenant:acme", "status:error", "task:add status:ERROR"):
+    for text in (
+        'error:"Timed Out"',
+        "kind:0123456789abcdef",
+        "target:customer:7",
+        "queue:mail",
+        "tenant:acme",
+        "status:error",
+        "task:add status:ERROR",
+    ):
         assert found(text) == [job.pk], text
     assert found("worker:web1:4711") == found(f"worker:{owner}") == [ran.pk, job.pk]
     assert found("release:r1") == [retried.pk, ran.pk, job.pk]

@@ -23,7 +23,7 @@ from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
-from jobqueue.management import audit, prune, report_text, tables, webhooks
+from jobqueue.management import audit, prune, report_text, search, tables, webhooks
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 from jobqueue.schedules import ticks
@@ -204,6 +204,7 @@ SUBCOMMANDS = {
     "forget": ("Remove the row of a queue that is no longer used: its pause, limit and webhook.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
     "errors": ("Show the kinds of errors of the jobs in ERROR: how many jobs, since when, and the newest of them.", ""),
+    "jobs": ("Search for jobs, and show the newest.", "jobs-search"),
     "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
     "cancel": ("Cancel jobs; exit with 1 if one was refused.", "jobs"),
     "resume-job": ("Resume jobs that are paused or in error; exit with 1 if one was refused.", "jobs"),
@@ -222,6 +223,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "forget": _forget,
     "status": _status,
     "errors": _errors,
+    "jobs": search.jobs,
     "schedules": _schedules,
     "cancel": _cancel,
     "resume-job": _resume_job,
@@ -235,6 +237,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "set-webhook": webhooks.set_webhook,
 }
 ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
+    "jobs-search": search.add_arguments,
     "health": health_command.add_arguments,
     "webhooks": webhooks.add_webhooks_arguments,
     "redeliver": webhooks.add_redeliver_arguments,
