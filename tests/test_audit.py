@@ -66,6 +66,7 @@ def anna() -> str:
     return audit.name_of(get_user_model().objects.get(username="anna"))
 
 
+@pytest.mark.long
 def test_the_verbs_of_the_admin_are_recorded_with_their_refusals(client: Client, lines: Lines) -> None:
     job, done = JobFactory(), JobFactory(success=True)
     client.post(reverse("admin:jobqueue_job_act", args=[job.pk, "pause"]), REMOTE_ADDR="192.0.2.7")
@@ -157,6 +158,7 @@ def test_a_change_in_the_admin_of_what_does_not_exist_or_is_hidden_is_recorded(c
     ]
 
 
+@pytest.mark.long
 def test_the_command_line_is_recorded(lines: Lines) -> None:
     job, sent = JobFactory(), DeliveryFactory(delivered=True)
     who, _ = audit.operator()

@@ -30,6 +30,7 @@ def policies(draw: st.DrawFn) -> Fixed | Linear | Exponential:
     )
 
 
+@pytest.mark.long
 @given(policies(), FAILURES, st.floats(0, 1))
 @example(exponential(5e-324, factor=1.0000001, cap=1e9), 10**400, 1.0)
 @example(linear(5e-324, cap=1e9), 10**400, 1.0)
@@ -43,6 +44,7 @@ def test_a_delay_is_finite_never_negative_and_never_above_the_cap(
     assert 0 <= delay_seconds(policy, None, failures) <= MAX_DELAY_SECONDS
 
 
+@pytest.mark.long
 @given(policies(), FAILURES)
 def test_jitter_spreads_by_a_fifth_at_least_and_stays_above_seven_tenths(policy: Fixed | Linear | Exponential, failures: int) -> None:
     fields = {name: getattr(policy, name) for name in policy.__dataclass_fields__}

@@ -67,6 +67,7 @@ def test_a_pause_ends_at_the_time_that_was_said() -> None:
         run("pause", "mail", "--until", "soon")
 
 
+@pytest.mark.long
 def test_a_mistyped_queue_is_warned_of_and_can_be_forgotten() -> None:
     lines = run("pause", "mial")[0].splitlines()
     assert lines[1].startswith("Warning: No task, setting, schedule, worker or recent job has a queue 'mial'.")
@@ -110,6 +111,7 @@ def test_the_schedules_are_listed_with_their_times_and_errors() -> None:
 # Jobs
 
 
+@pytest.mark.long
 def test_jobs_are_canceled_and_a_refused_one_is_reported() -> None:
     queued, running, ended = JobFactory(), JobFactory(running=True), JobFactory(success=True)
     assert run("cancel", queued.pk, running.pk) == (
@@ -142,6 +144,7 @@ def test_an_invalid_job_number_is_refused_before_any_change(verb: str, job_id: s
 # Status
 
 
+@pytest.mark.long
 def test_the_status_shows_queues_workers_and_jobs() -> None:
     one = WorkerFactory(host="web-1", pid=4121, running=2, queues=["mail"], stuck=1)
     WorkerFactory(host="gone", heartbeat_at=clock.now() - timedelta(minutes=1))
@@ -252,6 +255,7 @@ def test_a_report_on_what_is_no_job_is_refused(job_id: str) -> None:
 # Health
 
 
+@pytest.mark.long
 def test_all_is_well_with_a_worker() -> None:
     WorkerFactory(running=8, services={"finisher": {"age": 500.0, "busy": 0.0, "failures": 0}})
     JobFactory(enqueued_at=clock.now() - timedelta(hours=1))
@@ -259,6 +263,7 @@ def test_all_is_well_with_a_worker() -> None:
     assert told("health") == ({"healthy": True, "problems": []}, 0)
 
 
+@pytest.mark.long
 def test_without_a_live_worker_it_is_not() -> None:
     WorkerFactory(heartbeat_at=clock.now() - timedelta(seconds=40))
     no_worker = "[error] no_worker: No worker is alive: none sent a heartbeat in the last 30 s. Start one: manage.py runworkers."
@@ -287,6 +292,7 @@ def test_a_stuck_service_is_named_with_its_worker(service: Any, text: str) -> No
     assert not text or said.startswith(f"[error] stuck_service: Worker web-1:4121 ({worker.pk}): {text}. ")
 
 
+@pytest.mark.long
 def test_a_job_that_has_waited_for_too_long_is_a_problem_unless_its_queue_is_paused() -> None:
     WorkerFactory(running=8)
     ago = clock.now() - timedelta(seconds=100)

@@ -39,6 +39,7 @@ def test_prune_by_the_settings_deletes_and_marks(settings: Any) -> None:
     assert told("prune") == ({"deleted": 0, "events": 0, "stale": 0, "set_aside": 0, "complete": True}, 0)
 
 
+@pytest.mark.long
 def test_prune_by_its_options_ignores_the_settings() -> None:
     kept = [ended(2), ended(0.5, queue="mail"), ended(2, queue="mail", success=False, error=True), JobFactory(queue="mail")]
     ended(2, queue="mail")

@@ -209,6 +209,7 @@ def test_a_downtime_of_years_costs_no_walk_over_what_was_missed(timing: Timing) 
     assert time.process_time() - begin < 0.5  # the walk takes a minute
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(ago=st.integers(61, 12_000), number=st.integers(1, 40), expression=st.sampled_from(["*/7 * * * *", "* 3 * * *", "5 4 * * 1"]))
 def test_bisection_finds_what_a_walk_finds(ago: int, number: int, expression: str) -> None:

@@ -162,6 +162,7 @@ def test_no_change_of_a_queue_with_a_secret_name_shows_its_name(client: Client, 
     clean(shown, "the index")
 
 
+@pytest.mark.long
 def test_no_address_of_rest_shows_a_mark(client: Client, job: Job) -> None:
     JobFactory(target="", unique_key=job.unique_key)
     for endpoint in sorted(ENDPOINTS, key=lambda one: one.method == "DELETE"):

@@ -168,6 +168,7 @@ def test_secrets_in_texts_are_hidden(text: str, masked: str) -> None:
     assert mask([text]) == [masked]
 
 
+@pytest.mark.long
 @given(st.text(st.characters(codec="ascii", exclude_categories=("C", "Z"), exclude_characters="\\'\""), min_size=8, max_size=20))
 def test_a_quoted_secret_never_shows(tail: str) -> None:
     secret = f"hunter2{tail}"

@@ -129,6 +129,7 @@ def test_the_database_returns_the_same_value(value: object) -> None:
     assert sorted(repr(returned).replace("-0.0", "0.0")) == sorted(repr(value).replace("-0.0", "0.0"))
 
 
+@pytest.mark.long
 @given(HOSTILE)
 def test_any_value_is_either_refused_or_stored_unchanged(value: object) -> None:
     try:

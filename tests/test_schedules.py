@@ -187,6 +187,7 @@ def test_a_row_that_was_made_by_hand_becomes_that_of_the_code() -> None:
     assert (row().source, row().cron, row().enabled) == ("code", "0 3 * * *", False)
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_workers_that_start_together_make_one_row() -> None:
     for number in range(20):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FunctionType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ def test_unstorable_characters_become_visible_ones() -> None:
     assert clean("a\0b\ud800c\U0001f600") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\U0001f600"
 
 
+@pytest.mark.long
 @given(ANY_TEXT, st.integers(0, 300))
 def test_a_shortened_text_keeps_its_limit_in_bytes(text: str, limit: int) -> None:
     text = clean(text)
@@ -236,6 +238,7 @@ def test_a_class_without_a_usable_name_is_still_named() -> None:
     assert exception_summary(error) == "unknown.BrokenError: why"
 
 
+@pytest.mark.long
 def test_thirty_megabytes_of_message_are_cut_with_a_mark() -> None:
     text = error_text(caught(lambda: fail("ä" * 15_000_000)))
     assert len(text.encode()) <= 64_000

@@ -139,6 +139,7 @@ def test_the_lists_of_rest_show_and_count_visible_jobs(client: Client, mine: Job
     assert (queues[MARK]["queued"], queues[MARK]["running"]) == (1, 0)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("mine")
 def test_a_hidden_holder_of_a_visible_line_is_not_named(client: Client, settings: Any) -> None:
     holder = JobFactory(running=True, target="shared", tenant="acme", task="secret.tasks.one")
@@ -230,6 +231,7 @@ def test_a_superuser_sees_what_the_condition_says(client: Client, hidden: Job, s
 # A rule that fails
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_rule_that_fails_shows_nothing_and_is_logged(
     client: Client, mine: Job, settings: Any, rule: Any, caplog: pytest.LogCaptureFixture
@@ -319,6 +321,7 @@ def test_a_stream_ends_when_what_its_user_may_see_changes(
         one.rest()  # returns when the server ends the stream
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_deleted_job_is_reported_to_users_who_saw_it(listen: Callable[..., Listening], mine: Job, hidden: Job, settings: Any) -> None:
     settings.JOBQUEUE = {"VISIBLE_JOBS": of_acme, "EVENT_PING_SECONDS": 1}

@@ -27,6 +27,7 @@ def confirm(client: Client, address: str, data: Any = None) -> Any:
     return client.post(address, fields)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trait", ["queued", "scheduled", "waiting_for_target", "paused", "error", "success", "canceled"])
 def test_a_job_that_does_not_run_is_deleted_once_the_page_has_named_it(operator: Client, trait: str) -> None:
     job = JobFactory(**{trait: True})

@@ -73,6 +73,7 @@ def test_the_newest_come_first_and_show_what_matters(viewer: Client) -> None:
         assert shown in page
 
 
+@pytest.mark.long
 def test_the_filters_choose_by_status_and_event_and_the_search_by_job(viewer: Client) -> None:
     sent, failed = DeliveryFactory(delivered=True), DeliveryFactory(failed=True, event="job.failed")
     waiting = DeliveryFactory(job=failed.job)
@@ -133,6 +134,7 @@ def test_the_number_of_queries_does_not_depend_on_the_number_of_rows(viewer: Cli
 # One delivery
 
 
+@pytest.mark.long
 def test_the_page_of_one_shows_its_facts_and_its_message_masked_and_escaped(viewer: Client) -> None:
     body = '{"type": "job.failed", "data": {"message": "' + "<script>alert(1)</script> password=hunter2" + '"}}'
     one = DeliveryFactory(failed=True, body=body, error=f"{EVIL} token=hunter3", url=f"https://example.com/{EVIL}?secret=hunter4")
@@ -229,6 +231,7 @@ def test_a_delivery_that_was_not_shown_needs_a_confirmation(sender: Client) -> N
     assert (state(shown), state(other)) == (("FAILED", 11), ("FAILED", 11))
 
 
+@pytest.mark.long
 def test_all_on_all_pages_are_taken_up_to_a_number(sender: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_verbs, "MAX_AT_ONCE", 2)
     made = [DeliveryFactory(failed=True) for _ in range(3)]
@@ -252,6 +255,7 @@ def test_only_who_has_the_permission_sends_again_and_only_by_post_with_a_token(l
     assert (state(one), audit()) == (("FAILED", 11), [])
 
 
+@pytest.mark.long
 def test_one_that_a_project_hides_is_neither_shown_nor_sent_again(sender: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = DeliveryFactory(failed=True, queue="hidden")
     everything = DeliveryAdmin.get_queryset
@@ -330,6 +334,7 @@ def test_without_a_current_url_a_delivery_stays_as_it_is(chief: Client) -> None:
     assert WebhookDelivery.objects.get().next_attempt_at == one.next_attempt_at
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["send-now", "use-current-url"])
 def test_one_that_may_be_under_way_is_not_sent_a_second_time(chief: Client, verb: str) -> None:
     one = DeliveryFactory(attempts=1, next_attempt_at=timezone.now() + timedelta(seconds=15))

@@ -205,6 +205,7 @@ def test_every_address_is_safe_by_get(admin_client: Client) -> None:
     assert [*Job.objects.values()] == before
 
 
+@pytest.mark.long
 def test_buttons_show_what_is_possible_and_allowed(operator: Client, viewer: Client, login: Login) -> None:
     def offered(client: Client, **traits: Any) -> list[str]:
         return [verb.name for verb in client.get(detail(JobFactory(**traits))).context["verbs"]]

@@ -105,6 +105,7 @@ def test_nothing_is_counted_without_a_limit_and_no_big_column_is_read(viewer: Cl
     assert [sql for sql in mine if any(name in sql for name in big)] == []
 
 
+@pytest.mark.long
 def test_pages_end_where_counting_ends(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_COUNTED", 4)
     monkeypatch.setattr(JobAdmin, "list_per_page", 2)
@@ -244,6 +245,7 @@ def test_queues_with_queued_jobs_are_found_by_hopping(db: None) -> None:
     assert claims.queued_queues(Job.objects.database, 2) == ["a", "b"]
 
 
+@pytest.mark.long
 def test_fields_without_an_index_are_searched_among_the_newest_jobs_only(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "WINDOW", 3)
     old_error, old, _ = JobFactory(error=True), JobFactory(queue="mail"), JobFactory(queue="mail", success=True)
@@ -332,6 +334,7 @@ def test_a_project_may_narrow_what_a_user_sees(viewer: Client, monkeypatch: pyte
     assert listed(viewer, f"?q={other.pk}") == []
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_the_list_shows_no_secret_that_a_task_has_raised(viewer: Client) -> None:
     job_id = samples.discreet.enqueue("NL-4711-0815").job_id

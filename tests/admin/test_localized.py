@@ -46,6 +46,7 @@ def rows(settings: Any) -> Any:
     return job, delivery, schedule
 
 
+@pytest.mark.long
 def test_no_attribute_of_any_page_has_a_number_with_separators(admin_client: Client, rows: Any) -> None:
     job, delivery, schedule = rows
     lists = ["job", "queue", "worker", "schedule", "webhookdelivery", "backgroundjoblease", "job/targets", "schedule/add"]

@@ -256,6 +256,7 @@ SOURCE = {"source": {"url": "https://a.example", "login": {"password": "pw-a"}},
 TWINS = {"feeds": [{"token": "token-a"}, {"token": "token-b"}], "pairs": [["Authorization", "token-c"]]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "places", "options"),
     [

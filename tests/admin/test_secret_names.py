@@ -17,6 +17,7 @@ pytestmark = pytest.mark.django_db
 NAME = "mail?token=hunter2"
 
 
+@pytest.mark.long
 def test_the_secret_in_the_name_of_a_queue_is_hidden(admin_client: Client) -> None:
     Queue.objects.create(name=NAME, paused=True)
     WorkerFactory(queues=["other"])

@@ -85,6 +85,7 @@ def test_no_more_than_a_page_is_shown_and_the_rest_is_reported(viewer: Client, m
     assert "Only the first 2 lines are shown." in text_of(viewer)
 
 
+@pytest.mark.long
 def test_hostile_names_are_escaped_and_secrets_hidden(operator: Client) -> None:
     JobFactory(target=EVIL, tenant=EVIL, task=EVIL, error=True)
     JobFactory(target="password=hunter2", error=True)

@@ -160,6 +160,7 @@ def test_what_does_not_fit_is_refused(attempt: Any, make_user: MakeUser, endpoin
     assert seen & {400, 404}
 
 
+@pytest.mark.long
 @few_and_many(2, 15)
 @pytest.mark.parametrize("endpoint", OPERATIONS, ids=ids)
 def test_without_permissions_answers_do_not_differ(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:

@@ -72,6 +72,7 @@ def test_cancel_and_resume_of_one_job_agree_with_what_it_did(state: str) -> None
     assert LogEntry.objects.count() == sum(status != 409 for _, status, _ in answers)
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("tokens")
 def test_of_many_who_delete_one_job_one_does() -> None:

@@ -115,6 +115,7 @@ def test_a_job_that_still_waits_is_not_enqueued_twice() -> None:
     assert first.id == second.id != other.id
 
 
+@pytest.mark.long
 def test_a_report_is_published_phase_by_phase(media: Path) -> None:
     shelf.store_module(catalogue.find("json.tool"))
     result = tasks.publish_report.enqueue(pause=0.01)

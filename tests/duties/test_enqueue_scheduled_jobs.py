@@ -160,6 +160,7 @@ def test_a_stop_over_the_minute_costs_nothing() -> None:
         assert ticks(schedule) == [NOON]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("missed", "number"), [("once", 1), ("skip", 1), ("all", 250)])
 def test_days_of_downtime_make_as_many_jobs_as_the_policy_says(missed: str, number: int, django_assert_max_num_queries: Any) -> None:
     schedule = ScheduleFactory(next_at=NOON - 3 * DAY, missed=missed, missed_limit=250)
@@ -275,6 +276,7 @@ def has_target(number: int) -> None:
     """Do nothing."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", [has_key, has_target])
 def test_a_callable_of_a_task_that_hangs_stops_no_other_schedule_and_is_a_problem(made: Any, hanging: threading.Event) -> None:
     first = ScheduleFactory(task=made.module_path, next_at=NOON - SECOND)

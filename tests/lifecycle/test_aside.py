@@ -213,6 +213,7 @@ def test_a_row_that_refuses_even_that_is_left_alone_for_a_while_and_logged_once(
     assert [*refused.values()] == [""]
 
 
+@pytest.mark.long
 def test_many_rows_that_refuse_are_one_line_of_the_log_and_a_count(caplog: Any) -> None:
     bad = [JobFactory(expired=True).pk for _ in range(30)]
     with refusing_changes(f"old.id >= {bad[0]}"):

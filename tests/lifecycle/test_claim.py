@@ -120,6 +120,7 @@ def test_the_workers_table_decides_nothing() -> None:
     assert len(claim("a worker without a row", (), 10, 30)) == 2
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("queues", [(), ("default",), ("default", "mail")])
 def test_claimers_at_the_same_moment_never_share_a_job(queues: tuple[str, ...]) -> None:

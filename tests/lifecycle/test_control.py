@@ -275,6 +275,7 @@ def party_waits() -> None:
     raise AssertionError("No session waits for a lock.")
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_request_that_races_with_the_claim_is_either_done_or_requested() -> None:
     jobs = JobFactory.create_batch(30)

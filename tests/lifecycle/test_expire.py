@@ -255,6 +255,7 @@ def test_a_job_whose_key_is_still_free_is_resumed_with_it() -> None:
     assert (job.status, job.unique_key) == ("QUEUED", "report:7")
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_a_limit_bounds_the_sweep_and_more_than_a_batch_is_swept_without() -> None:
     Job.objects.bulk_create([JobFactory.build(expired=True) for _ in range(130)])

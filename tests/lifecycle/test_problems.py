@@ -60,6 +60,7 @@ def test_a_healthy_worker_with_jobs_is_no_problem(worker: Any) -> None:
     assert problems() == []
 
 
+@pytest.mark.long
 def test_failed_jobs_are_a_problem_for_as_long_as_they_count(worker: Any) -> None:
     JobFactory.create_batch(3, error=True)
     JobFactory(error=True, finished_at=timezone.now() - timedelta(hours=2))
@@ -184,6 +185,7 @@ def test_a_webhook_that_is_not_sent_is_a_problem(worker: Any) -> None:
     assert only("late_webhooks", max_webhook_delay=500) == []
 
 
+@pytest.mark.long
 def test_a_queue_that_no_worker_serves_is_a_problem_unless_it_is_paused(worker: Any) -> None:
     JobFactory(queue="mail")
     assert problems() == []

@@ -81,6 +81,7 @@ def test_the_hot_table_has_room_in_its_pages_and_is_vacuumed_often() -> None:
     assert storage.PARAMETERS["fillfactor"] == "70"
 
 
+@pytest.mark.long
 @pytest.mark.postgresql
 @pytest.mark.django_db
 def test_the_storage_migration_can_be_undone() -> None:

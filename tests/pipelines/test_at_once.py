@@ -347,6 +347,7 @@ def tells(context: Any, how: str) -> None:
     """Report progress twice."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("how", "progress"), [("return", 100), ("sleep", 100), ("wait", 100), ("retry", 90)])
 def test_the_last_message_of_a_phase_is_kept_however_it_ends(scene: Scene, how: str, progress: int) -> None:
     left["children"] = [JobFactory(status="SUCCESS").pk]
@@ -363,6 +364,7 @@ def _open() -> None:
     connection.set_autocommit(False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("harm", [_leave, _open])
 def test_a_receiver_of_events_that_exits_or_leaves_a_transaction_open_harms_no_pipeline(
     scene: Scene, harm: Callable[[], None], caplog: pytest.LogCaptureFixture

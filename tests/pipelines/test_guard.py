@@ -147,6 +147,7 @@ async def looks_in_loop(context: Any, url: str) -> str:
     return await sync_to_async(looks)(context, url)
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("transactional", [False, True])
 def test_a_pipeline_that_becomes_a_plain_task_starts_again_and_leaves_no_open_phase(
@@ -176,6 +177,7 @@ def test_a_coroutine_that_was_a_pipeline_leaves_no_open_phase_either(monkeypatch
     assert (job.status, job.phase, samples.seen["rows"], rows(job_id)) == ("SUCCESS", "", [], []), job.history
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_a_plain_task_that_a_deployment_makes_a_pipeline_has_all_its_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as before:

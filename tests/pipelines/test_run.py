@@ -61,6 +61,7 @@ def test_a_pipelines_own_function_makes_the_result_where_it_returns_one() -> Non
     assert row(result).result == {"number": 3, "url": "a"}
 
 
+@pytest.mark.long
 def test_a_finished_phase_is_not_run_again_by_a_retry() -> None:
     samples.fails["process"] = 1
     result = samples.publish.enqueue("a")
@@ -74,6 +75,7 @@ def test_a_finished_phase_is_not_run_again_by_a_retry() -> None:
     assert phases(result)[1] == ("process", "SUCCESS", 100, 2)
 
 
+@pytest.mark.long
 def test_the_phase_in_which_a_job_fails_shows_it_and_a_resume_continues_there() -> None:
     samples.fails["process"] = 1
     result = samples.publish_with_summary.enqueue("a")

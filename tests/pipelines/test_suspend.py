@@ -297,6 +297,7 @@ def test_a_task_that_raises_suspended_by_itself_ends_in_error() -> None:
     assert "Suspended" in error_of(result)
 
 
+@pytest.mark.long
 def test_a_sleep_may_be_until_a_time_and_has_an_end() -> None:
     when = clock.now() + timedelta(hours=2)
     year = 366 * 24 * 3600
@@ -381,6 +382,7 @@ def test_a_phase_that_would_roll_back_its_own_work_as_it_suspends_is_refused(kin
     assert list(row(result).phases.values_list("status", flat=True)) == ["ERROR"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["sleep", "wait_for"])
 def test_a_test_case_that_is_itself_a_transaction_sees_the_refusal_too(name: str) -> None:
     refused, patient = samples.hasty.enqueue(name), samples.patient.enqueue()
@@ -390,6 +392,7 @@ def test_a_test_case_that_is_itself_a_transaction_sees_the_refusal_too(name: str
     assert row(patient).status == "SUCCESS", row(patient).message
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_behind_a_transaction_a_phase_suspends() -> None:
     result = samples.patient.enqueue()
@@ -408,6 +411,7 @@ def test_the_log_says_when_a_job_continues(caplog: pytest.LogCaptureFixture) -> 
     assert ", next run when the jobs for which it waits have ended" in said
 
 
+@pytest.mark.long
 def test_a_sleep_inside_of_a_task_group_is_a_sleep() -> None:
     result = samples.siesta.enqueue(3600)
     assert run_until_idle() == 1

@@ -254,6 +254,7 @@ def test_10_a_hand_over_takes_the_best_of_queued_and_parked(judged: Callable[...
     judged(trace, lambda patch: without(patch, targets_sql, "handing_over", words, "(PARKED,)"), "I4")
 
 
+@pytest.mark.long
 def test_11_locks_are_taken_in_the_order_of_their_keys(
     judged: Callable[..., None], monkeypatch: pytest.MonkeyPatch, other: Rival, third: Rival
 ) -> None:
@@ -312,6 +313,7 @@ def test_the_order_of_locks_is_the_same_for_all_transactions() -> None:
     assert in_lock_order([targets[0], targets[0]]) == [targets[0].key]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("touches", [False, True], ids=[WITH, WITHOUT])
 def test_12_the_tasks_transaction_leaves_its_jobs_row_alone(other: Rival, third: Rival, touches: bool) -> None:
     """jobqueue never writes the row before it takes the lock. A task that does can deadlock with a request that decides about its job."""

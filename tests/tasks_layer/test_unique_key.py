@@ -119,6 +119,7 @@ def test_resuming_a_job_whose_key_is_taken_is_refused_and_names_the_other() -> N
     assert Job.objects.get(pk=failed.pk).status == "QUEUED"
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_of_many_who_race_one_makes_the_job() -> None:
     together = threading.Barrier(6)

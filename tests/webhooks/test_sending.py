@@ -100,6 +100,7 @@ def test_a_receiver_that_closes_is_a_failure(listen: Listen) -> None:
     assert answer.error == "The receiver closed the connection without a response."
 
 
+@pytest.mark.long
 def test_an_untrusted_certificate_is_a_failure(listen: Listen, tmp_path: Path) -> None:
     receiver = listen(says(200), tls=receivers.self_signed(tmp_path))
     answer = sent(receiver.url)
@@ -197,6 +198,7 @@ def test_endless_headers_are_no_way_to_fill_the_memory(listen: Listen) -> None:
     assert answer.error == "The receiver did not send a valid HTTP response."
 
 
+@pytest.mark.long
 def test_a_certificate_is_judged_by_the_name_though_the_connection_goes_to_an_address(
     listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_each_pass_is_shared_evenly_in_any_flood(scene: Scene) -> None:
     assert tenants(scene.pick(9).jobs) == {"acme": 9}, "slots that other tenants do not need go to a tenant with jobs"
 
 
+@pytest.mark.long
 def test_slots_that_one_tenant_does_not_need_go_to_the_others_in_the_same_pass(scene: Scene) -> None:
     flood(500, tenant="acme")
     flood(1, tenant="globex")
@@ -103,6 +104,7 @@ def test_slots_that_one_tenant_does_not_need_go_to_the_others_in_the_same_pass(s
     assert tenants(scene.pick(12).jobs) == {"acme": 6, "globex": 1, "initech": 5}
 
 
+@pytest.mark.long
 def test_with_one_slot_tenants_alternate(scene: Scene) -> None:
     flood(500, tenant="acme")
     flood(3, tenant="globex")
@@ -201,6 +203,7 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     Job.objects.bulk_create([Job(task="tests.tasks.add", args=[1], tenant=f"t{number:03}", queue="mail") for number in range(300)])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("crowded")
 @pytest.mark.parametrize("queues", [(), ("reports",)], ids=["paused", "not served"])
 def test_tenants_that_have_something_only_where_nothing_may_be_taken_have_no_turns(
@@ -260,6 +263,7 @@ def test_however_many_queues_are_paused_the_others_are_served(scene: Scene, monk
     assert {job.queue for job in scene.pick(8).jobs} == {"q03", "q29"}
 
 
+@pytest.mark.long
 def test_however_many_queues_there_are_beside_one_with_a_limit_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_policy, "MAX_QUEUES", 10)
     limit_queue("q00", 1)
@@ -380,6 +384,7 @@ def test_a_claimer_at_rest_asks_once_whether_a_job_is_queued(scene: Scene, djang
     assert len(scene.lanes.shared.turns) == 1
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("target", ["", "customer:"])
 @pytest.mark.parametrize("max_running", [None, 50])
@@ -409,6 +414,7 @@ def test_a_queued_row_that_refuses_any_change_spoils_no_job_behind_it_in_its_lin
     assert [Job.objects.get(pk=job).status for job in (bad, *behind)] == ["QUEUED", "PENDING", "PENDING", "PENDING"]
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_many_rows_that_cannot_be_claimed_are_set_aside_in_one_poll(scene: Scene) -> None:
     flood(12)

@@ -172,6 +172,7 @@ def test_a_stuck_thread_of_a_lane_that_is_gone_is_still_counted_and_waited_for(s
     assert not scene.lanes.join(time.monotonic() + 0.05)
 
 
+@pytest.mark.long
 def test_long_runs_that_end_together_are_no_reason_to_hoard_and_short_ones_are() -> None:
     outcomes = Collector()
     lanes = Lanes(lambda: Pool(outcomes.put))

@@ -121,6 +121,7 @@ def test_filters_and_levels_of_the_handler_count_and_filters_run_where_it_is_log
     assert seen == [threading.get_ident()] * 2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few")
 def test_a_blocked_output_stops_no_thread_and_the_dropped_records_are_counted(handler: Keeping) -> None:
     handler.go.clear()

@@ -213,6 +213,7 @@ def test_one_that_continues_keeps_its_slot_though_a_new_loop_is_asked_for(scene:
     assert scene.most[shared] == 2
 
 
+@pytest.mark.long
 def test_if_the_loop_is_blocked_waiting_coroutines_get_the_slots_of_the_new_one(scene: Scene) -> None:
     shared, begun, unblock = scene.lanes.shared, threading.Event(), threading.Event()
 

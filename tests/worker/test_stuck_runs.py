@@ -72,6 +72,7 @@ def test_a_task_that_reacts_late_but_within_the_grace_is_not_given_up(scene: Sce
     assert scene.asked == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["aswallow", "block"])
 def test_a_coroutine_that_does_not_react_is_settled_and_others_continue(scene: Scene, name: str) -> None:
     assert scene.come_to(getattr(scene, name), is_async=True).kind is Kind.ERROR
@@ -83,6 +84,7 @@ def test_a_coroutine_that_does_not_react_is_settled_and_others_continue(scene: S
     assert scene.come_to(fine, is_async=True).result == "8"
 
 
+@pytest.mark.long
 def test_a_coroutine_with_a_target_that_blocks_the_loop_keeps_its_job_and_others_continue(scene: Scene) -> None:
     scene.pool.resize(2)
     run = scene.run(scene.block, is_async=True, target="customer:7")

@@ -334,6 +334,7 @@ def test_a_run_that_is_asked_to_stop_while_it_cleans_up_has_the_time_of_its_inte
     assert (scene.asked, run.abandoned) == ([], False)
 
 
+@pytest.mark.long
 def test_a_limit_that_passed_during_a_request_holds_once_the_request_is_withdrawn(scene: Scene) -> None:
     scene.pool.resize(1)
     run = scene.run(spin)

@@ -22,6 +22,7 @@ SQLITE = (
 TIMES = SQLITE if connection.vendor == "sqlite" else ("infinity", "-infinity")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", TIMES)
 def test_a_time_that_nobody_can_read_fails_no_duty_and_no_recovery(moment: str) -> None:
     job, delivery, lost = JobFactory(scheduled=True), DeliveryFactory(), JobFactory(expired=True)
