@@ -50,7 +50,7 @@ class TransactionUndone(JobQueueError):
 
 
 class InvalidSearch(JobQueueError, ValueError):
-    """The error for a text that is no search for jobs; see ``core/search.py``."""
+    """The error for a text that is not a valid search for jobs; see ``core/search.py``."""
 
 
 class JobIsRunning(JobQueueError):
@@ -105,7 +105,7 @@ class TimeLimitExceeded(JobQueueError, TimeoutError):
     """
 
     def __init__(self, message: str = "The time limit was exceeded") -> None:
-        """Store the message; when it is raised in a thread, it has none of its own."""
+        """Store the message. An exception that is raised in a thread has the default message."""
         super().__init__(message)
 
 
@@ -125,7 +125,7 @@ class Retry(Exception):
 
 
 class Fatal(Exception):
-    """The request of a task to end its job in ERROR with this message, without the attempts that are left."""
+    """The request of a task to end its job in ERROR with this message, whatever attempts are left."""
 
 
 class PhasesChanged(JobQueueError, Fatal):

@@ -14,10 +14,10 @@ from jobqueue.tasks.task import placeholder
 
 
 def enqueue_many(task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> Results:
-    """Create a job for each ``(args, kwargs)``, all or none, much faster than one by one.
+    """Create a job for each ``(args, kwargs)``, all or none.
 
-    Each result is built when it is read. Options come with the task: ``enqueue_many(task.using(priority=5),
-    calls)``.
+    This is much faster than single calls. Each result is built when it is read. Options come with the task:
+    ``enqueue_many(task.using(priority=5), calls)``.
     """
     results: Results = backend_of(task).enqueue_many(task, calls)
     return results

@@ -1,4 +1,4 @@
-"""Record changes over REST, and rejected ones, as records of the audit and entries of the admin's log."""
+"""Record changes over REST, including rejected ones, in the audit log and in the admin's log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, chang
 
 
 def record_invalid(request: HttpRequest, user: Any, why: str) -> None:
-    """Record a refused change: the object does not exist, the user may not see it, or the request has a wrong name for it."""
+    """Record a refused change: the object does not exist, the user may not see it, or the request names it incorrectly."""
     audit.log_line(user, request.method or "", request.path, audit.REFUSED, audit.address_of(request), why)
 
 

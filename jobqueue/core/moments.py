@@ -20,7 +20,7 @@ def is_readable(moment: datetime) -> bool:
         if moment.utcoffset() is None:
             return FIRST + ONE_DAY <= moment.replace(tzinfo=UTC) <= LAST - ONE_DAY
         return FIRST <= moment <= LAST
-    except Exception:  # noqa: BLE001 - a time zone is foreign code, and its offset may be outside of the calendar
+    except Exception:  # noqa: BLE001 - the class of a time zone can raise any exception, and its offset may be outside of the calendar
         return False
 
 
@@ -51,7 +51,7 @@ def check_run_after(value: Any) -> None:
 
 
 def moment_of(text: object) -> datetime | None:
-    """Return the time of an ISO text, or None if the text is no time with a time zone."""
+    """Return the time of an ISO text, or None if it is not a time with a time zone."""
     try:
         when = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""The phases of a pipeline as data: their names, the progress over all of them, and changes by a deployment. No database is used.
+"""The phases of a pipeline as data: their names, the progress over all of them, and what a deployment can change. No database is used.
 
 The rule for deployments: a phase that has finished does not run again, and all other phases run as the code
 declares them now.
@@ -94,7 +94,7 @@ def _check_callable(phase: Any) -> None:
     if hasattr(phase, "module_path"):
         raise InvalidOption(f"phases lists the task {phase.module_path!r}; a phase must be a plain function. Remove its @task.")
     if not callable(phase):
-        hint = "take the function itself, not a call of it or its name"
+        hint = "pass the function itself, not its result or its name"
         raise InvalidOption(f"phases lists {safe_repr(phase)}; each phase must be a callable of (context, *args, **kwargs): {hint}.")
 
 

@@ -94,7 +94,7 @@ def _accepts(rule: Rule, value: Any) -> bool:
 
 
 def _unknown(setting: str, name: object, known: "Mapping[str, Field[Any]]") -> SettingProblem:
-    """Return the problem of a name that is no setting."""
+    """Return the problem of a name that is not a setting."""
     near = difflib.get_close_matches(str(name).upper(), known, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The settings are {', '.join(known)}."
     return SettingProblem("E001", f"Unknown setting {name!r} in {setting}.", hint)

@@ -1,4 +1,4 @@
-"""Make readable texts that any database can store, also from an exception whose methods fail.
+"""Make readable texts that any database can store, even from an exception whose methods fail.
 
 All functions that take an exception are safe: its ``__str__``, ``__repr__`` or ``__notes__`` may raise anything, its
 chain may be endless, its traceback may have a million frames. The amount is limited before anything is rendered.
@@ -278,7 +278,7 @@ def _cut(text: str, limit_bytes: int, tail_share: float) -> str:
 
 
 def _marked(encoded: bytes, limit_bytes: int, tail_share: float, size: int) -> str:
-    """Return the first and the last bytes of a text, with a mark between them that gives its whole size."""
+    """Return the first and the last bytes of a text, with a mark between them that gives its full size."""
     mark = f"… [cut, {size} bytes]".encode()
     room = max(limit_bytes - len(mark) - 2, 0)
     tail = int(room * tail_share)

@@ -97,17 +97,24 @@ def _release(db: Database, chosen: str, params: Sequence[Any]) -> list[Released]
     return [Released(*row) for row in db.rows_under_lock(sql, params)]
 
 
-def hand_over(db: Database, holder: LeaseHolder, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str]) -> list[Claimed]:
+def hand_over(
+    db: Database, holder: LeaseHolder, targets: Collection[Target], queues: ServedQueues, excluded_queues: Sequence[str]
+) -> list[Claimed]:
     """Take the next job of each free target, QUEUED or parked; return the jobs taken.
 
-    A job is not taken if its queue is not served by `queues` or is in `closed`. Nor is it taken if a QUEUED job
+    A job is not taken if its queue is not served by `queues` or is in `excluded_queues`. Nor is it taken if a QUEUED job
     of the tenant has a higher priority and could be taken by the same rule.
     """
-    return in_claim_order(map(Claimed._make, db.rows_under_lock(*handing_over(db, holder, targets, queues, closed))))
+    return in_claim_order(map(Claimed._make, db.rows_under_lock(*handing_over(db, holder, targets, queues, excluded_queues))))
 
 
 def handing_over(
-    db: Database, holder: LeaseHolder, targets: Collection[Target], queues: ServedQueues, closed: Sequence[str], only_if: str = "TRUE"
+    db: Database,
+    holder: LeaseHolder,
+    targets: Collection[Target],
+    queues: ServedQueues,
+    excluded_queues: Sequence[str],
+    only_if: str = "TRUE",
 ) -> tuple[str, list[Any]]:
     """Return the statement of `hand_over`, which writes under a condition, and its parameters."""
     source, params = db.pairs(targets)
@@ -118,8 +125,8 @@ def handing_over(
         for part in (PARKED, "status = 'QUEUED' AND NOT (target = '')")
     )
     best = f"SELECT (SELECT id FROM ({parts}) AS line ORDER BY claim_rank, id LIMIT 1) FROM t WHERE {_free(db, HELD)}"
-    better, others = _nobody_better(db, queues, closed)
-    allowed, more = _in_queues(db, "j", queues, closed)
+    better, others = _nobody_better(db, queues, excluded_queues)
+    allowed, more = _in_queues(db, "j", queues, excluded_queues)
     changes, values = claims.to_running(db, holder)
     # Find and lock the job by its key alone, and check its state in the row. As conditions on the parked jobs,
     # these would lead the planner, which does not know how many jobs are parked, into the indexes of all of them.
@@ -131,14 +138,14 @@ def handing_over(
     return sql, [*params, *values, *others, *more]
 
 
-def _nobody_better(db: Database, queues: ServedQueues, closed: Sequence[str]) -> tuple[str, list[Any]]:
+def _nobody_better(db: Database, queues: ServedQueues, excluded_queues: Sequence[str]) -> tuple[str, list[Any]]:
     """Return the condition that no better job of the tenant is QUEUED in the queues that this worker may take from, and the parameters.
 
     If the worker may not take from all queues, only the first `MAX_BETTER` jobs are read, because very many may
     be queued in the other queues. A better job that is not among them waits until the hand-overs in a row end.
     """
     best = f"FROM {db.table} AS q WHERE q.status = 'QUEUED' AND q.tenant = j.tenant ORDER BY q.claim_rank, q.id LIMIT"
-    counts, params = _in_queues(db, "q", queues, closed)
+    counts, params = _in_queues(db, "q", queues, excluded_queues)
     rank = f"SELECT q.claim_rank {best} 1"
     if counts:
         rank = f"SELECT min(q.claim_rank) FROM (SELECT q.claim_rank, q.queue {best} {MAX_BETTER}) AS q WHERE TRUE{counts}"
@@ -194,7 +201,7 @@ def _first(db: Database, where: str, order: str) -> str:
     return f"({_select(db, 'j.id', where, order)}{db.skip_locked_of('j')})"
 
 
-def _in_queues(db: Database, alias: str, queues: ServedQueues, closed: Sequence[str]) -> tuple[str, list[Any]]:
+def _in_queues(db: Database, alias: str, queues: ServedQueues, excluded_queues: Sequence[str]) -> tuple[str, list[Any]]:
     """Return conditions on the queue, and their parameters."""
-    (served, its), (others, names) = (rule.condition(f"{alias}.queue") for rule in (queues, ServedQueues(without=(*closed,))))
+    (served, its), (others, names) = (rule.condition(f"{alias}.queue") for rule in (queues, ServedQueues(without=(*excluded_queues,))))
     return served + others, [*its, *names]

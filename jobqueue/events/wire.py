@@ -46,7 +46,7 @@ def body(event: dict[str, Any]) -> bytes:
 
 
 def message(position: Position, lines: bytes) -> bytes:
-    """Return a whole message."""
+    """Return a message: its id, then its lines."""
     return b"id: %s\n%s" % (str(position).encode("ascii"), lines)
 
 

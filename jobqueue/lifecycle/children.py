@@ -28,7 +28,7 @@ from jobqueue.models import Job, JobDependency
 PARENTS = 200  # jobs that one poll reads
 MARKED = 5000  # children that one transaction marks as ended
 MAX_CHILDREN = 100_000
-LOOKED_AT = 1000
+MAX_RETURNED = 1000
 HOLDERS = 200  # holders of targets to search for a circle, through the children that wait behind them
 ENDED_SQL = "j.status IN ('SUCCESS', 'ERROR', 'CANCELED')"
 
@@ -130,7 +130,7 @@ def has_live(job: Job) -> bool:
     return _rows(parent=job, ended=False, child__status__in=states.LIVE).exists()
 
 
-def ended(job_id: int, after: int = 0, limit: int = LOOKED_AT) -> list[Child]:
+def ended(job_id: int, after: int = 0, limit: int = MAX_RETURNED) -> list[Child]:
     """Return the children of a job with their ends, in the order of their ids, beginning after the id `after`."""
     ids = list(_rows(parent=job_id, child_id__gt=after).order_by("child_id").values_list("child_id", flat=True)[:limit])
     rows = Job.objects.current.filter(pk__in=ids).values_list("pk", "status", "result", "message")

@@ -104,7 +104,7 @@ def _lock_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
 def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | None:
     """Lock, write and take the next job in one message if there is exactly one outcome and it is a success; otherwise return None.
 
-    Return None also if the statement wrote nothing.
+    Also return None if the statement wrote nothing.
     """
     outcome = outcomes[0]
     if len(outcomes) > 1 or outcome.kind is not Kind.SUCCESS or outcome.target is None or outcome.lease not in hand_over.leases:

@@ -106,7 +106,7 @@ def schedule(
     declaration = Declaration(
         name=name,
         task=_path(task),
-        args=json.loads(args_text),  # as the row returns them, else each start would find a difference
+        args=json.loads(args_text),  # as the row returns them; otherwise, each start would find a difference
         kwargs=json.loads(kwargs_text),
         queue=queue_name or "",
         priority=priority,

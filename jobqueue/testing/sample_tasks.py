@@ -139,4 +139,4 @@ def takes_no_context(value: int) -> int:
 
 
 async def coroutine_function() -> None:
-    """Do nothing; a coroutine function that is no task."""
+    """Do nothing; a coroutine function that is not a task."""

@@ -57,16 +57,16 @@ class Message:
 
 
 class DeliveryClaimer:
-    """The claim of due deliveries, which bad rows cannot stop."""
+    """The part of the outbox that claims due deliveries; bad rows do not stop it."""
 
     def __init__(self) -> None:
         """Create it without rows that are set aside."""
         self._aside = Batches("Beginning an attempt of a webhook delivery", BATCH)
 
     def claim(self, limit: int, room: Callable[[str], int], full: Collection[str] = ()) -> list[Message]:
-        """Begin an attempt of up to `limit` due deliveries; skip receivers that have no room, and rows that are locked.
+        """Begin an attempt of up to `limit` due deliveries; skip rows that are locked, and receivers that already have enough attempts.
 
-        `room` returns how many attempts to a receiver may begin, and is called once for each. Rows of receivers in
+        `room` returns how many more attempts to a receiver may begin, and is called once for each receiver. Rows of receivers in
         `full` are not read. A row that cannot be read or written ends as FAILED with the reason. If the database
         rejects that, too, the row is skipped for a while.
         """
@@ -93,7 +93,7 @@ class DeliveryClaimer:
             return None
 
     def _end(self, delivery_id: int, error: Exception) -> None:
-        """End a bad delivery, by a statement that reads nothing of its row."""
+        """End a bad delivery, by a statement that does not read its row."""
         reason = reason_of(error)
         ended: dict[str, Any] = {"status": Status.FAILED, "finished_at": Now(), "next_attempt_at": Now(), "attempts": 0}
         try:
@@ -169,7 +169,9 @@ def recent_receivers() -> list[str]:
 def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
     most = conf.current().webhook_max_attempts
     if row.attempts >= most + UNWRITTEN_ATTEMPTS:  # the database refuses their results, so the message would be sent for ever
-        raise ValueError(f"The results of {row.attempts - most} attempts after the last of {most} could not be stored.")
+        raise ValueError(
+            f"It had {row.attempts - most} attempts more than the maximum of {most}, because their results could not be stored."
+        )
     body, attempts = row.body or body_of(row), row.attempts + 1
     WebhookDelivery.objects.current.filter(pk=row.pk).update(body=body, attempts=attempts, next_attempt_at=until)
     return Message(row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, body, attempts, until, now, _tenant(row))
@@ -227,7 +229,7 @@ def _locked(job_id: int) -> Job | None:
 
 
 def redeliver(delivery_id: int) -> bool:
-    """Make a message that was delivered or given up due again, with the same id and body; return whether it was one of these."""
+    """Make a message that was delivered or given up due again, with the same id and body; return False if it is in another state."""
     with Job.objects.database.atomic():
         rows = WebhookDelivery.objects.current.filter(pk=delivery_id)
         # Its attempts are counted from 0, so that it gets all of them again.

@@ -32,7 +32,7 @@ class QueueWebhook:
 def set_queue_webhook(name: str, url: str | None, events: Sequence[str] | None = None) -> QueueWebhook:
     """Set the URL to which the events of a queue's jobs are sent; None removes it.
 
-    `events` selects the events, also for jobs with a URL of their own: an empty list means job.completed,
+    `events` selects the events, including those of jobs with their own URL: an empty list means job.completed,
     job.failed and job.canceled; None leaves the selection unchanged. Deliveries that exist already keep their URL.
     """
     check_name(name)

@@ -1,4 +1,4 @@
-"""Send one message over HTTP, within one deadline for the whole exchange, to an address that was checked.
+"""Send one message over HTTP, within one deadline for the exchange, to an address that was checked.
 
 The time limits of HTTP clients apply to each wait: a receiver that sends one byte per second never exceeds them.
 Here, each wait is limited by the rest of the deadline. Proxies of the environment are not used, and redirects are

@@ -78,7 +78,10 @@ def test_a_delivery_whose_results_are_always_refused_is_given_up_in_the_end(sett
     endless, late, good = DeliveryFactory(attempts=8), DeliveryFactory(attempts=7), DeliveryFactory()
     assert [one.delivery_id for one in claim(10)] == [late.pk, good.pk]
     endless.refresh_from_db()
-    assert (endless.status, endless.error) == ("FAILED", "Set aside: The results of 5 attempts after the last of 3 could not be stored.")
+    assert (endless.status, endless.error) == (
+        "FAILED",
+        "Set aside: It had 5 attempts more than the maximum of 3, because their results could not be stored.",
+    )
 
 
 def test_a_delivery_that_takes_no_attempt_is_given_up_and_stops_no_other() -> None:

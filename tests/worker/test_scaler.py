@@ -12,7 +12,7 @@ import pytest
 from jobqueue.lifecycle.limits import Limits
 from jobqueue.models import Job
 from jobqueue.worker.claim_policy import ClaimPolicy
-from jobqueue.worker.fleet.scaler import LOOKS, RESCALE_SECONDS, Scaler, as_json
+from jobqueue.worker.fleet.scaler import MIN_TURNS, RESCALE_SECONDS, Scaler, as_json
 from jobqueue.worker.running.lanes import Lanes
 from jobqueue.worker.running.pool import Pool
 from jobqueue.worker.running.run import Run, Runs
@@ -224,7 +224,7 @@ def test_after_a_gap_one_check_is_not_enough(make: Callable[..., Scene]) -> None
     scene.run(0)
     scene.lanes.shared.take_peak()
     scene.scaler.wait(0.2)
-    assert [scene.size() for _ in range(LOOKS)] == [5, 5, 2]
+    assert [scene.size() for _ in range(MIN_TURNS)] == [5, 5, 2]
 
 
 # The pool of connections

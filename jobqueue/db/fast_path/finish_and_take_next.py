@@ -32,13 +32,13 @@ ENDED = f"current_setting('{STEP}', TRUE) = 'ended'"
 
 def relay(db: Database, end: RunEnd, hand_over: tuple[LeaseHolder, Target, ServedQueues, Sequence[str]]) -> Relayed:
     """Lock a target, end its job, and take over the next job. The caller has opened the transaction."""
-    holder, target, queues, closed = hand_over
+    holder, target, queues, excluded_queues = hand_over
     [[(*_, step)], ended, taken] = plans.together(
         db.connection,
         [
             (LOCK, [target.key]),
             run_ends.statement(db, [end], LOCKED, TELL_ENDED),
-            targets.handing_over(db, holder, [target], queues, closed, ENDED),
+            targets.handing_over(db, holder, [target], queues, excluded_queues, ENDED),
         ],
     )
     return Relayed(

@@ -1,6 +1,6 @@
 """A plan that the server keeps on a connection of the user's project, for the statement that makes jobs.
 
-Planning takes the server a third of its time for a job. PREPARE and EXECUTE are sent as text: a statement that
+Planning takes a third of the server's time for a job. PREPARE and EXECUTE are sent as text: a statement that
 the driver prepares must be sent as a separate message, which costs the client more than planning costs the
 server. A session that has lost the plan (DISCARD, or an unnoticed pooler), or whose table has changed, reports an
 error before the statement has any effect. The statement is then sent in full, and no plan is kept on that

@@ -1,8 +1,8 @@
 """The dispatcher fills the free slots of each lane: it claims jobs, passes them on, and sleeps until it is woken or a poll is due.
 
 It claims at most as many jobs as there are free slots, plus those that the pool will finish within the next 0.1 s at its measured rate.
-So it never hoards long jobs, and claims very short jobs by the hundred. Claimed jobs that have not begun after 1 s are handed back. Jobs
-that were lost with a worker before begin under probation (see ``worker/running/probation.py``).
+So it never hoards long jobs, and claims very short jobs by the hundred. Claimed jobs that have not begun after 1 s are handed back. A job
+whose worker was lost starts its next run under probation (see ``worker/running/probation.py``).
 """
 
 from __future__ import annotations
@@ -251,11 +251,11 @@ class Dispatcher(DatabaseService):
     # Rest
 
     @property
-    def _is_at_ease(self) -> bool:
+    def _is_quiet(self) -> bool:
         return time.monotonic() - self._worked_at > QUIET_SECONDS and self._is_notified()
 
     def _idle_pause(self) -> float:
-        longest = MAX_POLL_SECONDS if self._is_at_ease else self._poll_seconds
+        longest = MAX_POLL_SECONDS if self._is_quiet else self._poll_seconds
         pause = min(self._pause, longest)
         self._pause = min(self._pause * 2, MAX_POLL_SECONDS)
         return pause * random.uniform(0.8, 1.0)  # noqa: S311 - the workers of a fleet must not poll in step; POLL_SECONDS is the maximum

@@ -1,7 +1,7 @@
 """A thread that runs duties: the short ones of a worker share a thread, and each long one has its own.
 
 The shared thread first asks, in one statement, which duties have work (`Duty.questions`), and runs only those. It also asks for the duties
-with a thread of their own, and wakes them. If the statement fails, each duty runs, and finds out by itself.
+with a thread of their own, and wakes them. If the statement fails, each duty runs and checks for work itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DutyThread(DatabaseService):
         self.name, self._clock, self._asks = name, clock, asks
         self._lock = threading.Lock()
         self.runners: tuple[DutyRunner, ...] = ()
-        self.others: tuple[DutyThread, ...] = ()  # the threads whose duties this one asks for, too
+        self.others: tuple[DutyThread, ...] = ()  # the threads for whose duties this one also asks
         self.running: DutyRunner | None = None
         self._is_retired = False
         self._asked_at = self._ask_again_at = 0.0
@@ -151,7 +151,7 @@ class DutyThread(DatabaseService):
         return [runner for runner in due if runner not in asked.counts] + self._answered(soon, asked, at, answers)
 
     def _run_others(self, asked: AskedQuestions) -> None:
-        """Run the duties of other threads, so that each finds out by itself whether there is work."""
+        """Run the duties of other threads, so that each checks itself whether there is work."""
         for thread in self.others:
             for runner in thread.runners:
                 if runner in asked.counts:

@@ -1,7 +1,7 @@
 """The scaler sets the number of slots of the shared lane: running plus claimable jobs, between `MIN_WORKERS` and `MAX_WORKERS`.
 
 The lane grows at once: every `SCALE_SECONDS`, and when a claim finds more jobs than free slots. It shrinks only after a quiet time, to the
-highest number of slots that was needed in that time. So a load that varies starts and stops no threads. A busy thread is never
+highest number of slots that was needed in that time. So a varying load does not start and stop threads. A busy thread is never
 stopped (see ``worker/running/pool.py``). A connection pool is a limit, too: a thread beyond its size would only wait for a connection.
 
 The scaler sends no statement while slots are free.
@@ -26,7 +26,7 @@ from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.running.lanes import Lanes
 
 QUIET_SECONDS = 10.0
-LOOKS = 3
+MIN_TURNS = 3
 RESCALE_SECONDS = 0.1
 
 logger = logging.getLogger("jobqueue")
@@ -67,7 +67,7 @@ class Scaler(DatabaseService):
         self._lanes, self._policy = lanes, policy
         self._least, self._most, self._pause = least, most, scale_seconds
         self._resized, self._decided = resized, decided
-        self._quiet = max(quiet_seconds, LOOKS * scale_seconds)
+        self._quiet = max(quiet_seconds, MIN_TURNS * scale_seconds)
         self._pooled = db.pooled_slots(pool_options())
         self._needs: deque[tuple[float, int]] = deque()  # the slots needed at each turn of the quiet time
         self._decided_at = time.monotonic()
@@ -125,7 +125,7 @@ class Scaler(DatabaseService):
             short = bound < self._most and needed == bound
             return needed, f"more jobs than slots{'; the connection pool has no more connections' if short else ''}"
         peak = max(need for _, need in self._needs)  # includes the turn that added the slots
-        if peak < size and len(self._needs) >= LOOKS:
+        if peak < size and len(self._needs) >= MIN_TURNS:
             return peak, f"no more were needed for {self._quiet:g} s"
         return size, ""
 

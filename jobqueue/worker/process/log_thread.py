@@ -24,7 +24,7 @@ from jobqueue.worker.forked import drop_at_fork
 MAX_RECORDS = 5000
 PATIENCE_SECONDS = 1.0
 END_SECONDS = 1.0
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 # Types whose text cannot change before it is written.
 FIXED = (str, bytes, int, float, complex, type(None))
 
@@ -85,7 +85,7 @@ class LogThread:
         began = time.monotonic()
         while threading.current_thread() is not self._thread and not self._ends and self._waited < PATIENCE_SECONDS:
             self._room.clear()
-            self._room.wait(LOOK_SECONDS)
+            self._room.wait(POLL_SECONDS)
             self._waited += time.monotonic() - began  # the sum over all threads, so no thread waits longer than the limit
             began = time.monotonic()
             if len(self._queue) < MAX_RECORDS:
@@ -147,7 +147,7 @@ class Queued(logging.Handler):
         return self.target.filter(record) if self._is_plain else True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue the record, with its arguments replaced by their present texts."""
+        """Queue the record, with its arguments replaced by their current texts."""
         if record.args:
             record.args = _fixed_arguments(
                 record.args, with_repr=isinstance(record.msg, str) and ("%r" in record.msg or "%a" in record.msg)
@@ -195,7 +195,7 @@ class _Text:
 
 
 def _tidy() -> None:
-    """End a transaction that a handler left open; else it keeps its locks until the next record, and on SQLite blocks all writers."""
+    """End a transaction that a handler left open. Otherwise it keeps its locks until the next record, and on SQLite blocks all writers."""
     with contextlib.suppress(BaseException):
         if left_open := hygiene.after_task():
             repeats.log(

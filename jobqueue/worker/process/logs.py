@@ -84,7 +84,7 @@ def _line(part: str, hide: Mask) -> str:
 
 
 def _make_notes_printable(shown: traceback.TracebackException) -> None:
-    """Escape the notes of an exception and of all exceptions shown with it; else each line of a note becomes a separate part."""
+    """Escape the notes of an exception and of all exceptions shown with it. Otherwise, each line of a note becomes a separate part."""
     waiting = [shown]
     while waiting:
         error = waiting.pop()

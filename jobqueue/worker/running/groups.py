@@ -80,7 +80,7 @@ def _rank(error: BaseException, *, is_cause: bool, stopping: bool) -> int | None
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the leaves of a group and of the groups in it; an exception that is no group is its own leaf."""
+    """Yield the leaves of a group and of the groups in it; an exception that is not a group is its own leaf."""
     waiting = [error]
     while waiting:
         exception = waiting.pop()

@@ -141,7 +141,7 @@ class Pipeline:
         return isinstance(decisive, Suspended)
 
     def _ended(self, value: Any) -> FinishedPhase:
-        if self.suspended is not None:  # also if the task has swallowed the exception
+        if self.suspended is not None:  # even if the task has swallowed the exception
             value = self.suspended.value
         name = self._phases[self._at].name
         try:

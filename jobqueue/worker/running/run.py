@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["MESSAGES", "Reason", "Run", "Runs", "SlotUse"]
 
 T = TypeVar("T")
-_lease: Callable[[tuple[int, int]], Lease] = partial(tuple.__new__, Lease)  # half the time of a named tuple's own constructor
+_lease: Callable[[tuple[int, int]], Lease] = partial(tuple.__new__, Lease)  # takes half as long as the constructor of the named tuple
 
 
 class SlotUse(NamedTuple):
@@ -104,7 +104,7 @@ class Run(Interruption):
         return self.slot_use or SlotUse(0, self.claimed_at)
 
     def take_outcome(self) -> Outcome:
-        """Return the outcome of the run, which is kept here no longer."""
+        """Return the outcome of the run, and drop the reference to it."""
         outcome, self.outcome = self.outcome, None
         return cast("Outcome", outcome)
 
