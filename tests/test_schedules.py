@@ -203,7 +203,7 @@ def test_locked_rows_are_not_waited_for_and_are_retried(rival: Rival) -> None:
     declare("changes")
     declare("goes")
     declare("stays")
-    sync.bring_schedules()
+    sync.write_declarations()
     declarations._declared.clear()
     declare("changes", args=(2,))
     declare("new")
@@ -213,10 +213,10 @@ def test_locked_rows_are_not_waited_for_and_are_retried(rival: Rival) -> None:
     try:
         with rival.transaction():
             rival.do(lambda: list(Schedule.objects.select_for_update().all()))
-            assert sync.bring_schedules() == (1, 2)
+            assert sync.write_declarations() == (1, 2)
             assert row("new").args == [1]
-        assert sync.bring_schedules() == (2, 0)
-        assert sync.bring_schedules() == (0, 0)
+        assert sync.write_declarations() == (2, 0)
+        assert sync.write_declarations() == (0, 0)
     finally:
         connection.close()
     assert (row("changes").args, row("goes").active, row("stays").active) == ([2], False, True)
@@ -236,12 +236,12 @@ def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none
         return create(schedule)
 
     monkeypatch.setattr(verbs, "create", fail)
-    assert sync.bring_schedules() == (2, 1)
+    assert sync.write_declarations() == (2, 1)
     assert "Schedule b: its declaration cannot be written to its row: RuntimeError: a signal of the project's" in caplog.text
     with pytest.raises(OperationalError):
-        sync.bring_schedules()
+        sync.write_declarations()
     monkeypatch.undo()
-    assert sync.bring_schedules() == (1, 0)
+    assert sync.write_declarations() == (1, 0)
 
 
 @pytest.mark.postgresql
@@ -249,12 +249,12 @@ def test_one_that_fails_for_whatever_reason_stops_no_other_and_an_outage_is_none
 def test_a_row_with_unreadable_values_delays_no_other_and_is_rewritten() -> None:
     declare("bad")
     declare("good")
-    sync.bring_schedules()
+    sync.write_declarations()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE jobqueue_schedule SET args = ('[' || repeat('9', 5000) || ']')::jsonb WHERE name = 'bad'")
     redeclare(name="bad")
     declare("good", args=(2,))
-    assert sync.bring_schedules() == (2, 0)
+    assert sync.write_declarations() == (2, 0)
     assert (row("good").args, row("bad").args) == ([2], [1])
 
 

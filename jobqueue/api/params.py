@@ -39,11 +39,11 @@ def job_id(text: str) -> int:
 
 
 def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
-    """Return the job that the path names, with the database's time; reject a job of another target or tenant than the request's.
+    """Return the job that the path names, with the database's time; reject a job whose target or tenant is not that of the request.
 
     For a job that the user may not see, the error is the same as for a job that does not exist.
 
-    A path with a target names the job in full, so the tenant is "" if the query does not have one.
+    If the path has a target and the query has no tenant, the job must have no tenant, because a target belongs to one.
     """
     number = job_id(given["job_id"])
     tenant, target = text(request, "tenant"), given.get("target")
@@ -76,7 +76,7 @@ def text(request: HttpRequest, name: str, most: int = MAX_TEXT) -> str | None:
 
 
 def until(request: HttpRequest) -> timedelta | None:
-    """Return after how long the query ends a pause: a whole number of seconds from now, or None."""
+    """Return the length of the pause that the query requests, in whole seconds; None for a pause without an end."""
     value = request.GET.get("until")
     if value is None:
         return None

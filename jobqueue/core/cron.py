@@ -6,7 +6,7 @@ The rules for changes of the clock (daylight saving time):
   matches. ``0 * * * *`` has 25 times on the long day and 23 on the short one.
 - Any other expression means local times of the day. A time that occurs twice is due once, when it occurs first. A time that does not
   exist is due at the end of the gap; several that fall into one gap are due there once.
-- An interval counts from 1970 in UTC and has no time zone: every 3600 s is each full hour.
+- An interval counts from 1970 in UTC and has no time zone: 3600 s means every full hour.
 
 cronsim parses the expression and finds the local times. This module converts them to UTC.
 """

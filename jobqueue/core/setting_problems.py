@@ -42,7 +42,9 @@ def _workers(values: Mapping[str, Any]) -> Sequence[SettingProblem]:
         return []
     return [
         SettingProblem(
-            "E003", f"MIN_WORKERS is {least}, above MAX_WORKERS, {most}.", f"Set MAX_WORKERS to {least} or more, or lower MIN_WORKERS."
+            "E003",
+            f"MIN_WORKERS is {least}, which is above MAX_WORKERS ({most}).",
+            f"Set MAX_WORKERS to {least} or more, or lower MIN_WORKERS.",
         )
     ]
 
@@ -57,7 +59,7 @@ def _heartbeat(values: Mapping[str, Any], prefix: str = "") -> Sequence[SettingP
         "It must be at most half of the lease, so that one lost heartbeat does not lose the leases: "
         f"set {leases} to {2 * beat} or more, or {beats} to {lease / 2} or less."
     )
-    return [SettingProblem("E004", f"{beats} is {beat} with {leases} {lease}.", hint)]
+    return [SettingProblem("E004", f"{beats} is {beat}, and {leases} is {lease}.", hint)]
 
 
 def _rotations(values: Mapping[str, Any]) -> Sequence[SettingProblem]:
@@ -65,7 +67,9 @@ def _rotations(values: Mapping[str, Any]) -> Sequence[SettingProblem]:
     lease = values["DUTY_LEASE_SECONDS"]
     hint = f"Set it to {lease} or more, or lower DUTY_LEASE_SECONDS: otherwise the leader changes faster than other workers check for it."
     return [
-        SettingProblem("E004", f"DUTIES gives {name} a rotate_after_seconds of {seconds} with DUTY_LEASE_SECONDS {lease}.", hint)
+        SettingProblem(
+            "E004", f"DUTIES gives {name} a rotate_after_seconds of {seconds}, which is below DUTY_LEASE_SECONDS ({lease}).", hint
+        )
         for name, seconds in duty_rules.shorter_rotations(values["DUTIES"], lease)
     ]
 

@@ -1,6 +1,6 @@
-"""The phases of jobs. They are made together with the job. The run of the job begins and ends them, and they are updated when the job ends.
+"""The phases of jobs. They are inserted with the job. The run of the job begins and ends them, and the end of the job updates them.
 
-All writes happen while the job's row is locked. The writes of a run (`open_phases`, `go_on`, `keep_checkpoint`,
+All writes happen while the job's row is locked. The writes of a run (`open_phases`, `advance`, `keep_checkpoint`,
 `show`) are guarded by its lease (`guard.py`). Each can be called again with the same values, because the
 response to a commit can be lost. The end of a phase is stored before the next phase begins.
 """
@@ -60,7 +60,7 @@ def open_phases(lease: Lease, names: Sequence[str]) -> list[PhaseState]:
     return [*known, *removed]
 
 
-def let_go(lease: Lease) -> None:
+def drop_unfinished(lease: Lease) -> None:
     """Delete the unfinished phases of a job that now runs without phases. Its finished phases stay, and the job starts again."""
     with guarded(lease) as job:
         _phases(job=job).exclude(status=JobPhase.Status.SUCCESS).delete()
@@ -83,7 +83,7 @@ def _phase_state(row: Any) -> PhaseState:
     return PhaseState(row.name, row.status, row.attempts, row.result_text, row.checkpoint_text)
 
 
-def go_on(
+def advance(
     lease: Lease,
     done: FinishedPhase,
     following: PhaseState | None,

@@ -34,15 +34,15 @@ def sync_schedules() -> int:
     was created in the admin, the code takes it over. A schedule that fails is logged, and the rest continues; a
     locked row is left unchanged.
     """
-    return bring_schedules()[0]
+    return write_declarations()[0]
 
 
-def bring_schedules() -> tuple[int, int]:
+def write_declarations() -> tuple[int, int]:
     """Write the declarations as `sync_schedules` does; return how many rows changed, and how many a later call can still change."""
     registry.discover()
     rows, known = Schedule.objects.by_name(), declarations()
     steps: list[tuple[str, Callable[[], int]]] = [
-        (name, partial(_bring, declaration, rows.get(name))) for name, declaration in sorted(known.items())
+        (name, partial(_write_declaration, declaration, rows.get(name))) for name, declaration in sorted(known.items())
     ]
     for name, row in rows.items():
         if name not in known:
@@ -73,7 +73,7 @@ def _retire(name: str) -> int:
     return 1
 
 
-def _bring(declaration: Declaration, row: Schedule | None) -> int:
+def _write_declaration(declaration: Declaration, row: Schedule | None) -> int:
     if row is None:
         if ticks.create(declaration.row()):
             logger.info("Schedule %s was created.", declaration.name)

@@ -92,8 +92,8 @@ def test_verbosity_0_is_silent_but_for_what_is_wrong(workers: Workers) -> None:
 
 WRONG = {
     "--lease-seconds=0": "LEASE_SECONDS is 0.0",
-    "--heartbeat-seconds=2": "HEARTBEAT_SECONDS is 2.0 with LEASE_SECONDS 3",
-    "--min-workers=5 --max-workers=2": "MIN_WORKERS is 5, above MAX_WORKERS, 2",
+    "--heartbeat-seconds=2": "HEARTBEAT_SECONDS is 2.0, and LEASE_SECONDS is 3",
+    "--min-workers=5 --max-workers=2": "MIN_WORKERS is 5, which is above MAX_WORKERS (2)",
     "--max-workers=0": "MAX_WORKERS is 0",
     "--poll-seconds=nan": "POLL_SECONDS is nan",
     "--lease-second=x": "lease-second",

@@ -53,7 +53,7 @@ def test_a_run_that_has_lost_its_lease_changes_no_phase() -> None:
     before = list(Job.objects.get(pk=job.id).phases.values())
     stale = Lease(job.id, job.lease_token - 1)
     for write in (
-        lambda: phases.go_on(stale, FinishedPhase("download", 0), PhaseState("process"), 33),
+        lambda: phases.advance(stale, FinishedPhase("download", 0), PhaseState("process"), 33),
         lambda: phases.keep_checkpoint(stale, "download", "1"),
         lambda: phases.open_phases(stale, NAMES),
     ):
@@ -67,7 +67,7 @@ def test_an_outcome_written_twice_after_a_lost_answer_counts_once() -> None:
     job = begun()
     lease, following = Lease(job.id, job.lease_token), PhaseState("process")
     for _ in range(2):
-        phases.go_on(lease, FinishedPhase("download", 0, "1"), following, 33)
+        phases.advance(lease, FinishedPhase("download", 0, "1"), following, 33)
     row = Job.objects.get(pk=job.id)
     assert list(row.phases.values_list("name", "status", "attempts"))[:2] == [("download", "SUCCESS", 1), ("process", "RUNNING", 1)]
     assert row.events.filter(name="job.phase.completed").count() == 1

@@ -15,7 +15,7 @@ from jobqueue.db import LeaseHolder
 from jobqueue.duties import registry as registry_of_duties
 from jobqueue.duties.builtin import builtin
 from jobqueue.models import Job
-from jobqueue.schedules.sync import bring_schedules
+from jobqueue.schedules.sync import write_declarations
 from jobqueue.worker.board import Board
 from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.claiming.claimer import Claimer
@@ -149,7 +149,7 @@ def _maintenance(identity: Identity, interrupter: Interrupter, scaler: Scaler, w
         stuck=lambda: interrupter.stuck,
         found=wakeups.setter(Signal.WORK),
         changed=lambda: (scaler.decision, hooks.ends()),
-        at_start=lambda: bring_schedules()[1],
+        at_start=lambda: write_declarations()[1],
         recovered=wakeups.setter(Signal.RECOVERED),
         on_error=hooks.on_error,
     )

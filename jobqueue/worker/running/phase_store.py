@@ -44,7 +44,7 @@ class RunPhaseStore:
         shown = run.pipeline.shown if run.pipeline is not None else None
         message = shown.message if shown is not None and shown.name == done.name else None
         reported = _reported(run) if shown is not None else None
-        phases.go_on(run.lease, done, following, progress, message=message, told=reported, stops=run.become_unstoppable() is not None)
+        phases.advance(run.lease, done, following, progress, message=message, told=reported, stops=run.become_unstoppable() is not None)
         run.own_progress().percent = progress  # progress that was reported before and is not written yet must not follow
 
     def raise_if_stopping(self) -> None:
@@ -118,7 +118,7 @@ def begin(run: Run, entry: RegisteredTask) -> Pipeline:
 
 def without_phases(run: Run, entry: RegisteredTask) -> Callable[..., Any]:
     """Return the function of a task whose job has phases that the code no longer has; it first deletes the unfinished ones."""
-    let_go, store = partial(phases.let_go, run.lease), RunPhaseStore(run)
+    let_go, store = partial(phases.drop_unfinished, run.lease), RunPhaseStore(run)
     if not entry.is_async:
         store.do(let_go)  # before the task's own transaction, if it has one
         return entry.func
