@@ -39,7 +39,7 @@ def test_every_policy_and_permission_is_on_the_page() -> None:
 
 
 def test_the_numbers_are_the_codes() -> None:
-    assert f"tried again each {verbs.RETRY_SECONDS:.0f} s" in PAGE
+    assert f"tried again every {verbs.RETRY_SECONDS:.0f} s" in PAGE
     assert f"at most {MAX_PAUSE_SECONDS:.0f} s" in PAGE
     assert f"each run ends after about {BUDGET_SECONDS:.0f} s" in PAGE
     assert f"until they are {verbs.KEEP_TICKS.days} days older" in PAGE

@@ -97,7 +97,7 @@ def test_the_signature_of_run_until_idle_is_the_codes() -> None:
 
 
 def test_the_attributes_of_the_kit_are_the_codes() -> None:
-    text = SECTIONS["Conformance kit"].partition("say how to judge:")[2].partition(".")[0]
+    text = SECTIONS["Conformance kit"].partition("describe the backend:")[2].partition(".")[0]
     assert set(re.findall(r"`(\w+)`", text)) == {name for name in vars(Settings) if not name.startswith("_")} - {"run_enqueued"}
 
 

@@ -21,7 +21,7 @@ UNITS = {"s": 1, "min": 60, "h": 3600}
 def test_the_delays_are_the_codes() -> None:
     listed = re.findall(r"(\d+) (s|min|h)\b", PAGE.partition("The attempts come after ")[2].partition(", each")[0])
     assert tuple(int(number) * UNITS[unit] for number, unit in listed) == webhook_rules.DELAYS
-    assert "a quarter later" in PAGE
+    assert "by up to 25 % more" in PAGE
     assert webhook_rules.JITTER == 0.25
     assert Settings().webhook_max_attempts == len(webhook_rules.DELAYS) + 1 == 8
 
