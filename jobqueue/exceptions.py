@@ -61,6 +61,10 @@ class JobDoesNotExist(JobQueueError):
     """The error for an id that no job has."""
 
 
+class WorkerDoesNotExist(JobQueueError):
+    """The error for a name that no worker has, or more than one."""
+
+
 class UnknownTask(JobQueueError):
     """The error for a job whose task is not registered."""
 

@@ -85,7 +85,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
         """Return its state; "silent" if its last heartbeat is too old."""
         if (_now(worker) - worker.heartbeat_at).total_seconds() > HEARD_SECONDS:
             return columns.badge("silent", "Silent")
-        return columns.badge(worker.state.lower(), worker.get_state_display().capitalize())
+        return columns.badge(worker.shown_state.lower(), worker.shown_state.capitalize())
 
     @admin.display(description="queues")
     def served(self, worker: Worker) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpRequest
 
 from jobqueue.access import audit
 from jobqueue.core import states
 from jobqueue.core.answers import Answer, Verdict
-from jobqueue.models import Job, Queue
+from jobqueue.lifecycle.workers import WorkerAnswer
+from jobqueue.models import Job, Queue, Worker
 
 PAST_FORMS = {"cancel": "Canceled", "pause": "Paused", "resume": "Resumed", "run_now": "Queued to run now", "delete": "Deleted"}
 
@@ -34,6 +36,16 @@ def record_queue(request: HttpRequest, user: Any, name: str, verb: str, *, chang
         audit.record(user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=f"{PAST_FORMS[verb]} over REST.")
     else:
         audit.log_line(user, verb, Queue(name=name), "no change", audit.address_of(request))
+
+
+def record_worker(request: HttpRequest, user: Any, answer: WorkerAnswer) -> None:
+    """Record a request to drain a worker, or to make it start jobs again."""
+    verb, worker = "drain" if answer.drained else "undrain", Worker(pk=UUID(answer.id))
+    if answer.changed:
+        text = f"{'Drained' if answer.drained else 'Made to start jobs again'} over REST: {answer.process}."
+        audit.record(user, verb, worker, audit.DONE, audit.address_of(request), text=text)
+    else:
+        audit.log_line(user, verb, worker, "no change", audit.address_of(request))
 
 
 def record_invalid(request: HttpRequest, user: Any, why: str) -> None:

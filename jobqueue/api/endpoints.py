@@ -62,6 +62,17 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", endpoints.of_job),
     _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", endpoints.of_target),
     _stream("events/", "events", "Stream the events of all jobs, or of those of a tenant.", endpoints.of_all),
+    Endpoint("GET", "workers/", "workers", "The workers that are alive.", views.list_workers, "Workers", ("view_worker",)),
+    *(
+        Endpoint(
+            *("POST", f"workers/{{worker}}/{verb}/", f"worker_{verb}", summary, views.drain(drained=verb == "drain"), "WorkerDrain"),
+            permissions=("view_worker", "drain_worker"),
+        )
+        for verb, summary in (
+            ("drain", "Drain a worker: it starts no more jobs, and its running jobs continue."),
+            ("undrain", "Make a drained worker start jobs again."),
+        )
+    ),
     Endpoint(
         "GET",
         "queues/",

@@ -25,6 +25,10 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
         {**NAME, "pattern": r"^[^\u0000]+$"},
         "The queue's name, percent-encoded; it may have slashes.",
     ),
+    "worker": (
+        {**NAME, "pattern": r"^[^/\u0000-\u001f\u007f-\u009f]+$"},
+        "The id of a worker, or its host and process id, percent-encoded.",
+    ),
     "tenant": (QUERY, "The tenant; empty for a target without a tenant."),
     "q": ({**QUERY, "maxLength": MAX_LENGTH}, "The search, such as `status:ERROR order_id=7 since:2h`; without it, all jobs."),
     "after": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The `after` of the page before; without it, the newest jobs."),

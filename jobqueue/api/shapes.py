@@ -179,6 +179,23 @@ SHAPES: Final[dict[str, Shape]] = {
         newest_id={"type": "integer"},
         newest_public_id=UUID,
     ),
+    "Workers": record(workers=array(ref("Worker"))),
+    "Worker": record(
+        id=TEXT,
+        process=described(TEXT, "The host and the process id."),
+        queues=described(array(TEXT), "The queues that it serves; empty: all."),
+        state={"enum": ["RUNNING", "DRAINED", "DRAINING"]},
+        slots=COUNT,
+        running=COUNT,
+        stuck_threads=COUNT,
+        problems=array(TEXT),
+    ),
+    "WorkerDrain": record(
+        id=TEXT,
+        process=TEXT,
+        changed=described(FLAG, "Whether the request changed anything."),
+        drained=described(FLAG, "Whether the worker is to start no more jobs."),
+    ),
     "Queues": record(queues=array(ref("QueueState"))),
     "QueueState": record(
         name=TEXT,

@@ -18,13 +18,16 @@ from jobqueue.api.responses import ApiError
 from jobqueue.api.streams import endpoints
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
+from jobqueue.exceptions import WorkerDoesNotExist
 from jobqueue.insight import queue_names
 from jobqueue.insight.error_kinds import ErrorKind, error_kinds_for
+from jobqueue.insight.health import Alive, live_workers
 from jobqueue.insight.narrowed import queue_states_for, target_summaries_for
 from jobqueue.insight.report import summary
 from jobqueue.insight.search import page
 from jobqueue.insight.targets import TargetSummary
 from jobqueue.lifecycle import queues
+from jobqueue.lifecycle.workers import drain_worker
 from jobqueue.models import Job
 
 Reply = tuple[int, dict[str, Any]] | HttpResponseBase
@@ -90,6 +93,30 @@ def act_on_queue(verb: str) -> Handler:
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the queues, their pauses and limits, and their numbers of queued and running jobs."""
     return 200, {"queues": [{**_plain(state), "name": mask_text(state.name)} for state in queue_states_for(user)]}
+
+
+def list_workers(request: HttpRequest, user: Any, given: Given) -> Reply:
+    """Return the live workers."""
+    return 200, {"workers": [_worker(worker) for worker in live_workers()]}
+
+
+def _worker(worker: Alive) -> dict[str, Any]:
+    return {**asdict(worker), "queues": [mask_text(queue) for queue in worker.queues]}
+
+
+def drain(*, drained: bool) -> Handler:
+    """Return the handler that drains a worker, or makes it start jobs again."""
+
+    def handle(request: HttpRequest, user: Any, given: Given) -> Reply:
+        with Job.objects.database.atomic():
+            try:
+                answer = drain_worker(given["worker"], drained=drained)
+            except WorkerDoesNotExist as error:
+                raise ApiError(404, str(error)) from error
+            audit.record_worker(request, user, answer)
+        return 200, asdict(answer)
+
+    return handle
 
 
 def list_errors(request: HttpRequest, user: Any, given: Given) -> Reply:

@@ -51,10 +51,11 @@ class ServiceStatus:
 
 def status() -> ServiceStatus:
     """Read the state of the installation once."""
-    return ServiceStatus(queue_states(), _workers(), _counts())
+    return ServiceStatus(queue_states(), live_workers(), _counts())
 
 
-def _workers() -> list[Alive]:
+def live_workers() -> list[Alive]:
+    """Return the workers that have written a heartbeat recently."""
     workers = list(alive()[:MAX_WORKERS])
     running = running_jobs(str(worker.pk) for worker in workers)
     return [_alive(worker, running.get(str(worker.pk), 0)) for worker in workers]
@@ -64,7 +65,7 @@ def _alive(worker: Worker, running: int) -> Alive:
     queues: Any = worker.queues
     served = [str(queue) for queue in queues] if isinstance(queues, list) else []
     counts = (worker.slots, running, worker.stuck)
-    return Alive(str(worker.pk), str(worker), served, worker.state, *counts, problems=stuck_services(worker) + failed_modules(worker))
+    return Alive(str(worker.pk), str(worker), served, worker.shown_state, *counts, problems=stuck_services(worker) + failed_modules(worker))
 
 
 def _counts() -> list[Count]:

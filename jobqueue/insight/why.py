@@ -173,10 +173,8 @@ def _no_worker(job: Any) -> Why | None:
         return None
     start = "start 'manage.py runworkers'"
     if workers.draining:
-        return Why(
-            "no_worker",
-            f"{plural(workers.draining, 'worker')} for queue {queue(job)} {verb(workers.draining, 'is', 'are')} about to stop: {start}.",
-        )
+        number = f"{plural(workers.draining, 'worker')} for queue {queue(job)} {verb(workers.draining, 'is', 'are')}"
+        return Why("no_worker", f"{number} drained or about to stop: {start}, or 'manage.py jobqueue undrain'.")
     if workers.others:
         alive = f"{plural(workers.others, 'worker')} {verb(workers.others, 'is', 'are')} alive"
         return Why("no_worker", f"{alive}, but none serves queue {queue(job)}: {start} for it.")

@@ -25,7 +25,7 @@ MAX_WORKERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The numbers of live workers that serve a queue, that are about to stop, and that serve other queues."""
+    """The numbers of live workers that serve a queue, that are drained or about to stop, and that serve other queues."""
 
     able: int
     draining: int
@@ -54,10 +54,10 @@ def serves(worker: Worker, queue: str) -> bool:
 
 
 def serving(queue: str | None) -> Serving:
-    """Count the live workers that serve a queue (None: any queue), that serve it but are about to stop, and that do not serve it."""
+    """Count the live workers that serve a queue (None: any), that serve it but are drained or about to stop, and that do not serve it."""
     workers = list(alive()[:MAX_WORKERS])
     servers = [worker for worker in workers if queue is None or serves(worker, queue)]
-    able = [worker for worker in servers if worker.state == Worker.State.RUNNING]
+    able = [worker for worker in servers if worker.takes_jobs]
     slots, running = sum(worker.slots for worker in able), sum(worker.running for worker in able)
     return Serving(len(able), len(servers) - len(able), len(workers) - len(servers), slots, running)
 

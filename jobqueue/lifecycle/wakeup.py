@@ -22,6 +22,7 @@ OWNER = "owner:{}"
 QUEUES = "queues"
 DUE = "due"
 DUTIES = "duties"
+WORKERS = "workers"
 # Longer than the leader that promotes due jobs can pause: a second, and one more if another short duty blocks the
 # thread.
 SOON_SECONDS = 3.5
@@ -81,6 +82,11 @@ def due(seconds: float) -> None:
 def duties_changed() -> None:
     """Make every worker check the duties when the caller's transaction has committed, as a duty is free or has work; never held back."""
     _after_commit(DUTIES, always=True)
+
+
+def workers_changed() -> None:
+    """Make every worker process read its own row when the caller's transaction has committed; never held back."""
+    _after_commit(WORKERS, always=True)
 
 
 def owner(worker_id: str) -> None:

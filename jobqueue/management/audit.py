@@ -7,7 +7,8 @@ from typing import Any
 from jobqueue.access import audit
 
 QUEUES, JOBS, DELIVERIES = ("pause", "resume", "set-webhook", "forget"), ("cancel", "resume-job"), ("redeliver", "deliveries")
-CHANGES = (*QUEUES, *JOBS, *DELIVERIES, "prune")
+WORKERS = ("drain", "undrain")
+CHANGES = (*QUEUES, *JOBS, *DELIVERIES, *WORKERS, "prune")
 
 
 def record(options: dict[str, Any], data: Any) -> None:
@@ -24,6 +25,8 @@ def record(options: dict[str, Any], data: Any) -> None:
     elif subject in ("pause", "resume") or (subject == "set-webhook" and options["url"] is not None):
         text = data.get("url", "") if subject == "set-webhook" else ""
         audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["changed"] else "no change", host, text=text)
+    elif subject in WORKERS:
+        audit.record(actor, verb, f"worker {data['process']} ({data['id']})", audit.DONE if data["changed"] else "no change", host)
     elif subject == "forget":
         audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["forgotten"] else "no change", host)
     elif subject == "prune" and not options["dry_run"]:
@@ -34,5 +37,5 @@ def record_failure(options: dict[str, Any], error: Exception) -> None:
     """Record that a subcommand that changes something has failed."""
     if options["what"] in CHANGES:
         actor, host = audit.operator()
-        wanted = str(options.get("queue") or options.get("jobs") or options.get("deliveries") or "")
+        wanted = str(options.get("queue") or options.get("worker") or options.get("jobs") or options.get("deliveries") or "")
         audit.record(actor, options["what"], wanted, audit.REFUSED, host, text=str(error))

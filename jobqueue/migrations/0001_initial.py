@@ -599,6 +599,10 @@ class Migration(migrations.Migration):
                         choices=[("RUNNING", "running"), ("DRAINING", "draining")], db_default="RUNNING", default="RUNNING", max_length=16
                     ),
                 ),
+                (
+                    "drain_requested",
+                    models.BooleanField(db_default=False, default=False, help_text="An operator has asked it to start no more jobs."),
+                ),
                 ("slots", models.IntegerField(db_default=0, default=0, help_text="Jobs that it can run at once now.")),
                 ("running", models.IntegerField(db_default=0, default=0, help_text="Jobs that it runs now.")),
                 (
@@ -646,6 +650,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ("-heartbeat_at",),
+                "permissions": (("drain_worker", "Can drain workers"),),
                 "constraints": [
                     models.CheckConstraint(
                         condition=jobqueue.models.fields.Readable("started_at", "heartbeat_at"), name="jobqueue_worker_times"

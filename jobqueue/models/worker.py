@@ -24,6 +24,7 @@ class Worker(models.Model):
     pid = fields.number()
     queues = fields.json(list, help_text="The queues it serves; empty: all.")
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING, db_default=State.RUNNING)
+    drain_requested = fields.flag(help_text="An operator has asked it to start no more jobs.")
     slots = fields.number(help_text="Jobs that it can run at once now.")
     running = fields.number(help_text="Jobs that it runs now.")
     stuck = fields.number(help_text="Threads that did not react to an interrupt and were abandoned.")
@@ -41,7 +42,18 @@ class Worker(models.Model):
 
     class Meta:
         ordering = ("-heartbeat_at",)
+        permissions = (("drain_worker", "Can drain workers"),)
         constraints = (fields.time_constraint("jobqueue_worker_times", "started_at", "heartbeat_at"),)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
+
+    @property
+    def shown_state(self) -> str:
+        """Its state for operators: RUNNING, DRAINED (an operator has asked it to start no more jobs), or DRAINING (it ends)."""
+        return "DRAINED" if self.drain_requested and self.state == self.State.RUNNING else str(self.state)
+
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether it starts jobs: it neither ends nor is drained."""
+        return self.shown_state == self.State.RUNNING

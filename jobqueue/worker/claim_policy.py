@@ -23,6 +23,8 @@ READ_SECONDS = 1.0
 NAMES_SECONDS = 0.1  # the interval at which the claimer queries for other tenants
 MAX_QUEUES = 1000
 
+logger = logging.getLogger("jobqueue")
+
 
 class ClaimPolicy:
     """The queues in which a tenant's jobs may be claimed, and the limits that apply."""
@@ -40,6 +42,7 @@ class ClaimPolicy:
         """
         self.served, self._max_running, self._set_tenants = queue_rules.parse(queues), max_running, set_tenants
         self._tenant_slots = tenant_slots
+        self.is_drained = False
         self.paused: frozenset[str] = frozenset()
         self.limits = Limits(max_running)
         self._read_at: float | None = None
@@ -62,14 +65,21 @@ class ClaimPolicy:
         """The seconds since the last read; infinite if a new read was requested."""
         return math.inf if self._read_at is None else time.monotonic() - self._read_at
 
+    def drain(self, *, drained: bool) -> bool:
+        """Claim nothing from now on, or, if `drained` is False, claim again; return whether this changed anything."""
+        changed, self.is_drained = drained != self.is_drained, drained
+        if changed:
+            logger.info("This worker is drained: it starts no more jobs." if drained else "This worker is no longer drained.")
+        return changed
+
     @property
     def is_selective(self) -> bool:
         """Whether there may be queues from which this process claims nothing."""
-        return bool(not self.served.is_all or self.paused or self.limits.queues)
+        return bool(self.is_drained or not self.served.is_all or self.paused or self.limits.queues)
 
     def is_open(self, queue: str) -> bool:
         """Return whether this process serves a queue that is not paused and whose limit is not 0."""
-        return queue not in self.paused and self.served.matches(queue) and self.limits.queues.get(queue) != 0
+        return not self.is_drained and queue not in self.paused and self.served.matches(queue) and self.limits.queues.get(queue) != 0
 
     def refresh(self) -> None:
         """Read the rows of queues and the slots of tenants if that is due."""
@@ -124,7 +134,9 @@ class ClaimPolicy:
         return (*self.paused, *self.limits.queues)
 
     def scope(self, tenant: str) -> Scope | None:
-        """Return the scope of a claim for a tenant; None if all of the tenant's queues are paused."""
+        """Return the scope of a claim for a tenant; None if all of the tenant's queues are paused, or the worker is drained."""
+        if self.is_drained:
+            return None
         names = self.served.names
         if self.served.has_patterns:
             names = self._named_by_patterns(tenant)

@@ -25,6 +25,7 @@ class Signal(Enum):
     QUEUES = "pauses or limits of queues have changed"
     DUE = "a job is due soon"
     DUTIES = "a duty is free, or has new work"
+    WORKERS = "an operator has asked a worker to be drained, or to start jobs again"
     STATE = "the state on the Workers page has changed"
     END = "the process may have to end"
     PARENT_STOPS = "the parent process requests the end"

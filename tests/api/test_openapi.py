@@ -24,7 +24,7 @@ from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.insight.report import report
 from jobqueue.models import Job
 from tests.api.conftest import ROOT, MakeUser
-from tests.factories import JobFactory
+from tests.factories import JobFactory, WorkerFactory
 
 OPERATIONS = [one for one in ENDPOINTS if not one.public and not one.streams]  # a stream has no end to wait for
 STATES = ("queued", "scheduled", "running", "pause_requested", "paused", "error", "success", "canceled", "waiting_for_target")
@@ -103,7 +103,7 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
     def run(endpoint: Endpoint, user: Any, mode: GenerationMode, examples: int) -> set[int]:
         schema = schemathesis.openapi.from_wsgi(f"{ROOT}openapi.json", app)
         headers = {"Authorization": f"Bearer {user.username}"}
-        jobs = rows()
+        jobs, worker = rows(), WorkerFactory()
         seen: set[int] = set()
 
         @hypothesis.settings(
@@ -120,6 +120,8 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
                 case.query = {"tenant": "acme"}
             if mode is GenerationMode.POSITIVE and "q" in (case.query or {}):
                 case.query["q"] = SEARCH  # no schema describes the search language
+            if mode is GenerationMode.POSITIVE and job is not None and "worker" in (case.path_parameters or {}):
+                case.path_parameters = {"worker": str(worker.pk)}
             seen.add(case.call_and_validate(app=app, headers=headers).status_code)
 
         one()

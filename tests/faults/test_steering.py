@@ -40,3 +40,22 @@ def test_a_queue_is_paused_from_the_command_line_for_workers_that_run_and_that_s
     assert worker.alive
     code, text = command(workers, "cancel", str(held.job_id), "0x1")
     assert (code, "Traceback" in text, "JOB_ID is '0x1'" in text) == (1, False, True)
+
+
+def test_a_drained_worker_ends_its_jobs_starts_none_and_starts_jobs_again(workers: Workers) -> None:
+    worker = workers.start().ready()
+    running = tasks.work.using(target="line").enqueue(1.0)
+    wait_for(running, "RUNNING")
+    name = str(Worker.objects.get())
+    assert command(workers, "drain", name)[0] == 0
+    wait_until(lambda: "This worker is drained" in worker.text, "the worker reads the request", 15)
+    held = [tasks.work.using(target="line").enqueue(), tasks.work.enqueue()]
+    wait_for(running, "SUCCESS")
+    successor = workers.start().ready()
+    for job in held:  # the other worker runs them; without it, they would wait
+        wait_for(job, "SUCCESS")
+    assert successor.stop() == 0
+    alone = tasks.work.enqueue()
+    assert command(workers, "undrain", name)[0] == 0
+    wait_for(alone, "SUCCESS", seconds=15)
+    assert worker.stop() == 0

@@ -255,7 +255,9 @@ def test_no_worker_at_all_none_for_the_queue_and_one_that_stops_are_distinguishe
     WorkerFactory(queues=["images", "default"])
     assert why(job)[1] == "1 worker is alive, but none serves queue 'mail': start 'manage.py runworkers' for it."
     WorkerFactory(queues=["mail"], state="DRAINING")
-    assert why(job)[1] == "1 worker for queue 'mail' is about to stop: start 'manage.py runworkers'."
+    assert why(job)[1] == (
+        "1 worker for queue 'mail' is drained or about to stop: start 'manage.py runworkers', or 'manage.py jobqueue undrain'."
+    )
     WorkerFactory(queues=["mail"])
     assert why(job)[0] == "free"
 

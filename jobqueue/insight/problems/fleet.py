@@ -17,12 +17,14 @@ RESTART = "Restart the worker; its log says more."
 
 
 def no_worker(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem if no worker is alive."""
+    """Yield a problem if no worker is alive, or all are drained."""
+    link, start = PageLink("jobqueue_worker_changelist"), "Start one: manage.py runworkers."
     if not alive().exists():
         text = f"No worker is alive: none sent a heartbeat in the last {HEARD_SECONDS} s."
-        yield Problem(
-            "no_worker", Severity.ERROR, text, "Start one: manage.py runworkers.", count=0, link=PageLink("jobqueue_worker_changelist")
-        )
+        yield Problem("no_worker", Severity.ERROR, text, start, count=0, link=link)
+    elif not alive().filter(drain_requested=False).exists():
+        fix = f"{start} Or end the drain: manage.py jobqueue undrain WORKER."
+        yield Problem("no_worker", Severity.ERROR, "All live workers are drained, so no job starts.", fix, count=0, link=link)
 
 
 def stuck_service(given: Thresholds) -> Iterator[Problem]:

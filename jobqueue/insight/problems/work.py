@@ -45,8 +45,8 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
 
 
 def unserved_queue(given: Thresholds) -> Iterator[Problem]:
-    """Yield a problem for each queue that has QUEUED jobs and no live worker; without any worker, `no_worker` reports that."""
-    workers = list(alive()[:MAX_WORKERS])
+    """Yield a problem for each queue that has QUEUED jobs and no live worker that starts jobs; without any, `no_worker` reports that."""
+    workers = list(alive().filter(drain_requested=False)[:MAX_WORKERS])
     rules = {rule for worker in workers if (rule := queue_rules.parse_stored(worker.queues)) is not None}
     if given.max_unserved_queues is None or not workers or queue_rules.ALL in rules:
         return

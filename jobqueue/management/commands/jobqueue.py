@@ -23,6 +23,7 @@ from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
+from jobqueue.lifecycle.workers import drain_worker
 from jobqueue.management import audit, prune, report_text, search, tables, webhooks
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
@@ -51,6 +52,8 @@ class Command(BaseCommand):
             elif argument == "job":
                 command.add_argument("job", metavar="JOB_ID", help="the number of the job, or its public id")
                 command.add_argument("--tracebacks", action="store_true", help="show where each error was raised")
+            elif argument == "worker":
+                command.add_argument("worker", metavar="WORKER", help="the id of a worker process, or its host and process id: HOST:PID")
             elif argument == "prune":
                 prune.add_arguments(command)
             elif argument in ADDERS:
@@ -112,6 +115,20 @@ def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
         f"Queue {name!r} was forgotten: its pause, limit and webhook were removed." if removed else f"Queue {name!r} has no row to remove."
     )
     return {"name": name, "forgotten": removed}, [text], True
+
+
+def _drain(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    return _drained(options["worker"], drained=True)
+
+
+def _undrain(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
+    return _drained(options["worker"], drained=False)
+
+
+def _drained(worker: str, *, drained: bool) -> tuple[Any, Lines, bool]:
+    answer = drain_worker(worker, drained=drained)
+    now = "drained: it starts no more jobs, and its running jobs continue" if drained else "not drained: it starts jobs"
+    return asdict(answer), [f"Worker {answer.process} is {now}{'' if answer.changed else ' (no change)'}."], True
 
 
 def _cancel(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -203,6 +220,8 @@ SUBCOMMANDS = {
     "resume": ("Resume a queue: workers start its jobs again.", "queue"),
     "forget": ("Remove the row of a queue that is no longer used: its pause, limit and webhook.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
+    "drain": ("Drain a worker: it starts no more jobs, and its running jobs continue.", "worker"),
+    "undrain": ("Make a drained worker start jobs again.", "worker"),
     "errors": ("Show the kinds of errors of the jobs in ERROR: how many jobs, since when, and the newest of them.", ""),
     "jobs": ("Search for jobs, and show the newest.", "jobs-search"),
     "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
@@ -222,6 +241,8 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "resume": _resume,
     "forget": _forget,
     "status": _status,
+    "drain": _drain,
+    "undrain": _undrain,
     "errors": _errors,
     "jobs": search.jobs,
     "schedules": _schedules,

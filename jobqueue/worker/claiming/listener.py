@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from jobqueue.core import queue_rules
 from jobqueue.core.service import ErrorHandler
 from jobqueue.db import hygiene
-from jobqueue.lifecycle.wakeup import CHANNEL, DUE, DUTIES, OWNER, QUEUES, read_work
+from jobqueue.lifecycle.wakeup import CHANNEL, DUE, DUTIES, OWNER, QUEUES, WORKERS, read_work
 from jobqueue.models import Job
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.wakeups import Signal, Wakeups
@@ -82,6 +82,8 @@ class Listener(DatabaseService):
             self._wakeups.set(Signal.DUE)
         elif payload == DUTIES:
             self._wakeups.set(Signal.DUTIES)
+        elif payload == WORKERS:
+            self._wakeups.set(Signal.WORKERS)
         elif (work := read_work(payload)) is not None and self._served.matches(work[1]):
             self._wakeups.set(Signal.WORK, work[0])
 

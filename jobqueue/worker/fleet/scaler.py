@@ -149,6 +149,8 @@ class Scaler(DatabaseService):
     def _claimable(self, limit: int) -> int:
         """Return the number of jobs that could be claimed now for the shared lane, up to `limit`; pauses and limits of queues count."""
         policy, others = self._policy, self._lanes.own
+        if policy.is_drained:
+            return 0
         limits, served = policy.served_limits, policy.served
         if not limits:
             return Job.objects.depth(served, limit, excluded_queues=policy.paused, others=others)

@@ -89,7 +89,7 @@ def build(settings: Settings, identity: Identity, wakeups: Wakeups, hooks: Hooks
         on_error=on_error,
     )
     duties = _duties(settings, identity, heartbeat, maintenance, wakeups, on_error)
-    core = (runs, lanes, loop, finishers, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
+    core = (policy, runs, lanes, loop, finishers, interrupter, heartbeat, reporter, dispatcher, maintenance, duties, scaler, listener)
     parts = Parts(*core, announcer, tenant_slots)
     _subscribe(wakeups, parts, policy)
     return parts
@@ -182,5 +182,6 @@ def _subscribe(wakeups: Wakeups, parts: Parts, policy: ClaimPolicy) -> None:
     subscribe(Signal.QUEUES, policy.invalidate)
     subscribe(Signal.DUE, duties.notify_due)
     subscribe(Signal.DUTIES, duties.notify)
+    subscribe(Signal.WORKERS, maintenance.show_now)
     subscribe(Signal.STATE, maintenance.wake)
     subscribe(Signal.DEAD, maintenance.recover)

@@ -72,6 +72,11 @@ class Maintenance(DatabaseService):
         self._dead |= dict.fromkeys(owners)
         self.wake()
 
+    def show_now(self) -> None:
+        """Write the row in the next turn, and read there whether the worker is to be drained. Call it from any thread."""
+        self._shown_at = None
+        self.wake()
+
     def turn(self) -> float | None:
         """Update the row if it is due and recover jobs of dead workers; return the seconds to the next turn."""
         now = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from jobqueue.core.service import Service
+from jobqueue.worker.claim_policy import ClaimPolicy
 from jobqueue.worker.claiming.dispatcher import Dispatcher
 from jobqueue.worker.claiming.listener import Listener
 from jobqueue.worker.claiming.tenant_slots import TenantSlots
@@ -25,6 +26,7 @@ from jobqueue.worker.running.run import Runs
 class Parts:
     """The parts of one worker process; `services` lists its services in the order in which they start."""
 
+    policy: ClaimPolicy
     runs: Runs
     lanes: Lanes
     loop: Loop

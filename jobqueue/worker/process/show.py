@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from django.db.models.sql import UpdateQuery
+
 import jobqueue
 from jobqueue import conf
 from jobqueue.conf import Settings
@@ -33,15 +35,20 @@ class Watched(Protocol):
         """More values of its state."""
 
 
-def show(identity: Identity, settings: Settings, state: str, **columns: Any) -> None:
-    """Write the row of this worker; `columns` has those that change."""
-    workers = Worker.objects.using(Job.objects.database.alias)
+def show(identity: Identity, settings: Settings, state: str, **columns: Any) -> bool:
+    """Write the row of this worker; `columns` has those that change. Return whether the worker is to be drained."""
+    database = Job.objects.database
+    workers = Worker.objects.using(database.alias)
     values = {"state": state, "heartbeat_at": Now(), **columns}
-    if not workers.filter(pk=identity.uuid).update(**values):
-        values.update(
-            host=identity.host, pid=identity.pid, queues=list(settings.queues), version=jobqueue.__version__, release=conf.release()
-        )
-        workers.create(pk=identity.uuid, **values)
+    query: Any = workers.filter(pk=identity.uuid).query.chain(UpdateQuery)
+    query.add_update_values(values)
+    sql, params = query.get_compiler(using=database.alias).as_sql()
+    rows = database.rows(f"{sql} RETURNING drain_requested", params)  # in one statement, because each worker sends it every 10 s
+    if rows:
+        return bool(rows[0][0])
+    values.update(host=identity.host, pid=identity.pid, queues=list(settings.queues), version=jobqueue.__version__, release=conf.release())
+    workers.create(pk=identity.uuid, **values)
+    return False
 
 
 def health(services: Iterable[Watched]) -> dict[str, dict[str, float | str]]:

@@ -183,7 +183,9 @@ class Supervisor:
         duties = [runner for runner in self.parts.duties.runners if runner.duty.longest_run_seconds is not None]
         services = health([*self.parts.services, *duties])
         seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": as_json(self.parts.scaler.decision)}
-        show(self.identity, self.settings, state, services=services, failed_modules=imports.failures(), **seen)
+        drained = show(self.identity, self.settings, state, services=services, failed_modules=imports.failures(), **seen)
+        if self.parts.policy.drain(drained=drained):
+            self._wakeups.set(Signal.WORK, None)
 
     def _say_goodbye(self) -> None:
         # In a thread, since the database may never respond, and in a daemon, so that the process ends in any case.

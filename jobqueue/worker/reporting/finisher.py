@@ -168,7 +168,7 @@ class Finisher(DatabaseService):
     def _hand_over(self, batch: Sequence[Item]) -> HandOver | None:
         policy, now = self._policy, time.monotonic()
         # Only claims count running jobs against `MAX_RUNNING`.
-        if policy is None or policy.limits.max_running is not None:
+        if policy is None or policy.is_drained or policy.limits.max_running is not None:
             return None
         leases = {run.lease for run, outcome in batch if outcome.target is not None and self._may_chain(run, now)}
         if leases:  # the dispatcher refreshes them, too, but can be idle for too long to notice a pause of a queue in time
