@@ -65,15 +65,19 @@ class Rings:
 
     def _sum_up(self, ring: Ring, finer: Ring, end: int) -> int:
         """Write the samples of the spans that have ended, a few at a time; return the end of the last one."""
-        written = 0
-        while written < MAX_SPANS and self._is_due(ring, end):
-            begins, found = self._summed[ring.seconds], dict[Name, Load]()
-            rows = stored().filter(seconds=finer.seconds, begins__gte=begins, begins__lt=begins + ring.seconds)
-            for row in rows.values("kind", "name", *COLUMNS):
+        for _ in range(MAX_SPANS):
+            if not self._is_due(ring, end):
+                break
+            rows = stored().filter(seconds=finer.seconds, begins__gte=self._summed[ring.seconds], begins__lt=_floor(end, ring))
+            first = rows.order_by("begins").values_list("begins", flat=True).first()
+            if first is None:  # one query for all spans without rows: a new leader may find thousands
+                self._summed[ring.seconds] = _floor(end, ring)
+                break
+            begins, found = _floor(first, ring), dict[Name, Load]()
+            for row in rows.filter(begins__lt=begins + ring.seconds).values("kind", "name", *COLUMNS):
                 found.setdefault((row["kind"], row["name"]), Load()).follow(Load.of_row(row))
             _upsert(ring, begins, found)
             self._summed[ring.seconds] = begins + ring.seconds
-            written += bool(found)
         return self._summed[ring.seconds]
 
 

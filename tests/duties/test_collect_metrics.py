@@ -249,6 +249,13 @@ def test_any_change_in_an_idle_system_is_in_the_next_sample(state: str) -> None:
     assert [*rows()] == [("mail", 10)]
 
 
+def test_the_first_sample_of_an_empty_log_takes_few_statements() -> None:
+    JobFactory(created_at=at(-30))
+    with CaptureQueriesContext(connection) as queries:
+        assert CollectMetrics().run_once(at(2)).items == 2
+    assert len(queries) < 60
+
+
 def test_a_clock_that_was_set_back_stops_no_samples() -> None:
     duty = began(600)
     ended(5)
