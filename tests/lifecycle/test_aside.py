@@ -89,6 +89,7 @@ def ends(jobs: list[Job], kind: Kind) -> list[Outcome]:
     ]
 
 
+ENDS = ("job.completed", "job.failed")
 EXPECTED = {Kind.SUCCESS: "SUCCESS", Kind.ERROR: "ERROR", Kind.RETRY: "PENDING", Kind.HANDED_BACK: "QUEUED", Kind.UNKNOWN_TASK: "PENDING"}
 
 
@@ -104,6 +105,17 @@ def test_a_bad_row_does_not_keep_the_ends_of_other_runs_from_being_written(name:
     for job in Job.objects.filter(pk__in=[job.pk for job in bad], status="ERROR").exclude(message="ValueError: no"):
         assert job.message.startswith(PREFIX) or (job.message == REFUSED and job.history[-1]["message"].startswith(REFUSED))
         assert JobEvent.objects.filter(job=job, name="job.failed").exists()
+
+
+@pytest.mark.parametrize("kind", [Kind.SUCCESS, Kind.ERROR])
+def test_the_good_outcomes_of_a_refused_batch_are_written_before_the_bad_one_is_mended(kind: Kind) -> None:
+    """The good outcomes must not wait for the several statements of a refused one; the events show the order."""
+    bad, good = JobFactory(running=True), JobFactory.create_batch(3, running=True)
+    with refusing_changes(f"old.id = {bad.pk} AND new.message <> '{REFUSED}'"):
+        settled = finish(ends([bad, *good], kind))
+    order = [job.pk for job in (*good, bad)]
+    assert [one.outcome.lease.job_id for one in settled] == order
+    assert list(JobEvent.objects.filter(name__in=ENDS).order_by("pk").values_list("job_id", flat=True)) == order
 
 
 @pytest.mark.parametrize("name", BAD | TOKENS)
