@@ -1,6 +1,7 @@
 """The links between the pages of the documentation."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,9 @@ def test_each_page_of_the_documentation_is_linked_from_another() -> None:
         (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in LINK.findall(page.read_text()) if "://" not in link
     }
     assert [page.name for page in PAGES if page.parent.name == "docs" and page not in linked] == []
+
+
+def test_a_package_whose_addresses_are_placeholders_cannot_be_uploaded() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    are_placeholders = any("://example." in url for url in project["urls"].values())
+    assert ("Private :: Do Not Upload" in project["classifiers"]) == are_placeholders
