@@ -2,6 +2,11 @@
 
 If the child closed such a connection, it would end the session of the parent. If the child used it, the messages
 of both processes would be mixed.
+
+A child cannot use the parent's SQLite files at all, not even by a new connection. SQLite keeps the locks of a file
+for all connections of a process, and the child inherits this record. So it waits for a lock that a thread of its
+parent held at the fork, and that nothing in the child releases. Or it takes a lock for its own that only its parent
+has, and can then damage the file.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import stat
 import weakref
 from typing import Any
 
-from django.db import connections
+from django.db import NotSupportedError, connections
 from django.db.backends.signals import connection_created
 
 _made: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -34,9 +39,11 @@ def drop_connections() -> None:
     process has the socket open.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
-    servers = set()
+    servers, files = set(), set()
     for wrapper in {*_made, *connections.all(initialized_only=True)}:
         raw = wrapper.connection
+        if wrapper.vendor == "sqlite" and not wrapper.is_in_memory_db():
+            files.add(wrapper.settings_dict["NAME"])
         pools = getattr(wrapper, "_connection_pools", None) or {}
         idle = [raw_connection for pool in pools.values() for raw_connection in getattr(pool, "_pool", ())]
         for raw_connection in (raw, *idle):
@@ -58,6 +65,24 @@ def drop_connections() -> None:
             if _peer(number) in servers:
                 os.dup2(nothing, number, inheritable=False)
     os.close(nothing)
+    if files:
+        _refuse(files)
+
+
+def _refuse(files: set[Any]) -> None:
+    """Make each attempt to open one of these SQLite files fail in this process."""
+    from django.db.backends.sqlite3.base import DatabaseWrapper
+
+    def get_connection_params(self: Any) -> Any:
+        if self.settings_dict["NAME"] in files:
+            raise NotSupportedError(
+                f"{self.settings_dict['NAME']} is open in the process that forked this one, and SQLite supports no use of such a file"
+                " after a fork. Start the process with subprocess, or with multiprocessing.get_context('spawn')."
+            )
+        return usual(self)
+
+    usual = DatabaseWrapper.get_connection_params
+    DatabaseWrapper.get_connection_params = get_connection_params  # type: ignore[method-assign]
 
 
 def _peer(number: int) -> object:

@@ -39,9 +39,12 @@ def test_a_child_that_uses_the_database_harms_no_connection_of_its_worker(worker
     worker = workers.start(MIN_WORKERS=1, MAX_WORKERS=1).ready()
     behind = [workers.enqueue(tasks.count_rows) for _ in range(8)]
     for job in jobs:
-        before, (inside, after_it, is_default), after, code = wait_for(job, "SUCCESS", seconds=30).result
-        assert (before, inside, after_it, after) == (before,) * 4, "each of them read the table"
-        assert (is_default, code) == (True, 0)
+        before, (inside, is_default), after, code = wait_for(job, "SUCCESS", seconds=30).result
+        assert (after, is_default, code) == (before, True, 0)
+        if connection.vendor == "sqlite":  # which would wait there for locks that only the worker has
+            assert "Start the process with subprocess" in inside
+        else:
+            assert inside == [before] * 2, "each of them read the table"
     assert [wait_for(job, "SUCCESS").attempt for job in behind] == [1] * 8
     assert worker.stop() == 0
 
