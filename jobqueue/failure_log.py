@@ -20,6 +20,8 @@ from jobqueue.core.texts import exception_summary
 from jobqueue.exceptions import Interrupted, is_for_the_process
 
 logger = logging.getLogger("jobqueue")
+TRACEBACK: Any = vars(BaseException)["__traceback__"]
+CONTEXT: Any = vars(BaseException)["__context__"]
 _current: contextvars.ContextVar[RunError | None] = contextvars.ContextVar("jobqueue_ending", default=None)
 
 
@@ -38,12 +40,14 @@ def while_handling(ending: RunError | None, call: Callable[[], Any]) -> None:
         call()
         return
     error = ending.error
-    trace, context = error.__traceback__, error.__context__
+    # As `raise` does, past attributes of the same names that the class of the error may define.
+    trace, context = TRACEBACK.__get__(error), CONTEXT.__get__(error)
     token = _current.set(ending)
     try:
         raise error
     except BaseException:  # noqa: BLE001 - a task may have raised anything; it is not raised again
-        error.__traceback__, error.__context__ = trace, context  # without this frame
+        TRACEBACK.__set__(error, trace)  # without this frame
+        CONTEXT.__set__(error, context)
         call()
     finally:
         _current.reset(token)
@@ -56,7 +60,7 @@ def log(level: int, text: str, *args: Any, extra: Mapping[str, Any]) -> None:
         logger.log(level, text, *args, extra=extra)
         return
     error = ending.error
-    exc_info = (type(error), error, error.__traceback__)
+    exc_info = (type(error), error, TRACEBACK.__get__(error))
     code = log.__code__
     record = logger.makeRecord(
         logger.name, level, code.co_filename, code.co_firstlineno, text, args, exc_info, func=code.co_name, extra=dict(extra)

@@ -100,6 +100,11 @@ class TaskContext(PhaseContext, compat.TaskContext):  # type: ignore[misc]
             object.__setattr__(context, "_metadata", json.loads(self._job.metadata))
         return context._metadata  # type: ignore[no-any-return]
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Reject assignments: only the content of `metadata` can change."""
+        text = f"context.{name} cannot be assigned. Change the content: context.metadata['key'] = 1, context.metadata.clear()."
+        raise AttributeError(text)
+
     def save_metadata(self) -> None:
         """Write the metadata to the job, on a connection outside of the task's transactions."""
         self.raise_if_cancelled()

@@ -40,6 +40,19 @@ def brief(settings: Any) -> None:
     settings.JOBQUEUE = {"DELIVERY_GRACE_SECONDS": 0.2}
 
 
+class Hiding(Exception):
+    """An exception whose class hides what `raise` sets."""
+
+    __traceback__ = property(lambda self: 1 / 0)  # type: ignore[assignment]
+    __context__ = property(lambda self: 1 / 0)  # type: ignore[assignment]
+
+
+def test_an_exception_whose_class_hides_its_traceback_is_handled() -> None:
+    error, seen = Hiding("x"), []
+    while_handling(RunError(error), lambda: seen.append(sys.exc_info()[1] is error))
+    assert seen == [True]
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_receiver_that_hangs_delays_no_job_and_no_end_of_the_worker(name: str, hang: Hang) -> None:

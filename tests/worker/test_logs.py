@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
+from typing import Any
 
 import pytest
 
@@ -86,3 +88,36 @@ def test_the_secrets_of_a_job_are_hidden_in_the_traceback_of_its_run() -> None:
     while_handling(RunError(error, mask=Mask(values=["hunter2"])), lambda: lines.append(formatted("m", error)))
     assert "the server refused ********" in lines[0]
     assert "hunter2" not in lines[0]
+
+
+class Hostile(type):
+    """A class of exceptions without names."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__module__", "__name__", "__qualname__"):
+            raise RuntimeError(name)
+        return type.__getattribute__(cls, name)
+
+
+def test_an_exception_whose_class_raises_is_still_logged() -> None:
+    error = Hostile("Broken", (ValueError,), {})("token=abcd1234")
+    assert "unknown.unknown: token=********" in formatted("m", error)
+
+
+def test_of_a_huge_text_a_note_or_a_long_chain_only_a_part_is_logged() -> None:
+    error = ValueError("text = value; key: 5\n" * 500_000)
+    error.add_note("note = value; key: 5\n" * 500_000)
+    began = time.monotonic()
+    shown = formatted("m", error)
+    assert time.monotonic() - began < 2
+    assert len(shown) < 200_000
+    assert "[cut, 10500000 bytes]" in shown
+    last: Exception | None = None
+    for number in range(2000):
+        error = ValueError(f"number {number}")
+        error.__cause__, last = last, error
+    shown = formatted("m", error)
+    assert "number 0\n" in shown
+    assert shown.rstrip().endswith("number 1999")
+    assert "parts left out]" in shown
+    assert len(shown.splitlines()) < 1000

@@ -120,6 +120,12 @@ def test_every_call_of_the_context_raises_once_the_run_is_to_stop(reason: Reason
     assert run.own_progress().percent == 10
 
 
+def test_an_assignment_to_a_context_is_refused_with_the_way_to_change_its_metadata() -> None:
+    run = run_of(lambda: None)
+    with pytest.raises(AttributeError, match=r"context\.metadata cannot be assigned\. Change the content"):
+        TaskContext(run.job, run).metadata = {}  # type: ignore[misc]
+
+
 def test_a_wait_ends_at_once_when_the_run_is_to_stop() -> None:
     run = run_of(lambda: None)
     context = TaskContext(run.job, run)

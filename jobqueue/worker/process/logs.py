@@ -15,8 +15,11 @@ from types import TracebackType
 
 from jobqueue import failure_log
 from jobqueue.core.masking import Mask, mask_text
-from jobqueue.core.texts import printable
+from jobqueue.core.texts import error_text, printable, shorten
 
+# To mask a text takes about a second for each megabyte, and its thread keeps other threads from running for a part of that.
+MAX_PART_BYTES = 32_000
+MAX_PARTS = 400
 PLACE = re.compile(r'[\s|+-]*File "')
 
 
@@ -66,29 +69,36 @@ class Formatter(logging.Formatter):
     def formatException(  # noqa: N802 - the name is logging's
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
-        """Return the traceback of an exception."""
+        """Return the traceback of an exception; the ends of a long chain, and the beginning of a long text."""
         if ei[1] is None:
             return ""
-        shown = traceback.TracebackException(*ei, compact=True)
-        _make_notes_printable(shown)
         hide = failure_log.mask_of(ei[1])
-        return hide("\n".join(_line(part, hide) for part in shown.format()))
+        try:
+            shown = traceback.TracebackException(*ei, compact=True)
+            _make_notes_printable(shown, hide)
+            parts = list(shown.format())
+        except BaseException:  # noqa: BLE001 - the class of an exception may raise anything; the record must not be lost
+            return "\n".join(map(printable, error_text(ei[1], hide=hide).splitlines()))
+        if len(parts) > MAX_PARTS:
+            half = MAX_PARTS // 2
+            parts[half:-half] = [f"[{len(parts) - MAX_PARTS:,} parts left out]\n"]
+        return hide("\n".join(_line(part, hide) for part in parts))
 
 
 def _line(part: str, hide: Mask) -> str:
     """Return a part of a traceback, escaped; only a part that names a file keeps its line breaks, before its source lines."""
     if PLACE.match(part):
         return "\n".join(map(printable, part.rstrip("\n").split("\n")))
-    text = hide(part.strip("\n"))  # before line breaks and the like are escaped
+    text = shorten(part.strip("\n"), MAX_PART_BYTES, hide)  # before line breaks and the like are escaped
     return "\n" * (len(part) - len(part.lstrip("\n"))) + printable(text)
 
 
-def _make_notes_printable(shown: traceback.TracebackException) -> None:
+def _make_notes_printable(shown: traceback.TracebackException, hide: Mask) -> None:
     """Escape the notes of an exception and of all exceptions shown with it. Otherwise, each line of a note becomes a separate part."""
     waiting = [shown]
     while waiting:
         error = waiting.pop()
         notes = getattr(error, "__notes__", None)
         if isinstance(notes, list | tuple):
-            error.__notes__ = [printable(str(note)) for note in notes]
+            error.__notes__ = [printable(shorten(str(note), MAX_PART_BYTES, hide)) for note in notes]
         waiting += [other for other in (error.__cause__, error.__context__, *(error.exceptions or ())) if other is not None]
