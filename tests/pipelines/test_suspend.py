@@ -226,7 +226,7 @@ def test_a_circle_of_waiting_jobs_is_refused_to_the_one_that_would_close_it() ->
 
 def test_a_child_with_the_parents_own_target_is_refused() -> None:
     child = samples.child.using(target="t", queue_name="later").enqueue(1)
-    result = samples.follow.using(target="t").enqueue([child.job_id])
+    result = samples.follow.using(target="t", priority=1).enqueue([child.job_id])  # it is claimed before the child
     cancel(samples.child.using(target="t").enqueue(1).job_id)
     Job.objects.filter(pk=child.job_id).update(status="PENDING", waiting_for="target")
     run_until_idle(["default"])
@@ -246,7 +246,7 @@ def test_a_grandchild_with_the_target_of_one_that_waits_is_refused() -> None:
 def test_a_job_that_waits_already_for_the_target_of_its_parent_is_refused_too() -> None:
     grandchild = samples.child.using(target="t", queue_name="later").enqueue(1)
     parent = samples.follow.using(priority=5).enqueue([grandchild.job_id])
-    grandparent = samples.follow.using(target="t").enqueue([parent.job_id])
+    grandparent = samples.follow.using(target="t", priority=1).enqueue([parent.job_id])  # it is claimed before the grandchild
     run_until_idle(["default"], limit=1)
     Job.objects.filter(pk=grandchild.job_id).update(status="PENDING", waiting_for="target")
     run_until_idle(["default"])
