@@ -167,7 +167,7 @@ def test_no_address_of_rest_shows_a_mark(client: Client, job: Job) -> None:
     JobFactory(target="", unique_key=job.unique_key)
     for endpoint in sorted(ENDPOINTS, key=lambda one: one.method == "DELETE"):
         if not endpoint.streams:
-            path = endpoint.path.format(job_id=job.pk, target="x", queue="default")
+            path = endpoint.path.format(job_id=job.pk, target="x", queue="default", task="shop.tasks.add")
             clean(client.generic(endpoint.method, f"/jobqueue/{path}").content, path)
 
 

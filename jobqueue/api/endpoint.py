@@ -21,5 +21,6 @@ class Endpoint:
     query: tuple[str, ...] = ()
     success_statuses: tuple[int, ...] = (200,)
     can_be_refused: bool = False  # whether the state of the job can forbid it
+    content_type: str = "application/json"
     streams: bool = False  # the response is a stream of events, not JSON
     public: bool = False

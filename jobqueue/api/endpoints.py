@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import schema, views
+from jobqueue.api import samples, schema, views
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
 from jobqueue.api.views import Handler, Reply
+from jobqueue.insight.samples import KINDS
 from jobqueue.lifecycle import control
 
 
@@ -81,6 +82,27 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         views.list_queues,
         "Queues",
         ("view_queue",),
+    ),
+    *(
+        Endpoint(
+            *("GET", f"samples/{kind}s/", f"samples_{kind}s", f"The load of each {kind} in the last five minutes."),
+            *(samples.recent_loads(kind), "Loads", ("view_queue",)),
+        )
+        for kind in KINDS
+    ),
+    *(
+        Endpoint(
+            *("GET", f"samples/{kind}s/{{{kind}}}/", f"samples_{kind}", f"The load of one {kind} over time."),
+            *(samples.series(kind), "Series", ("view_queue",), ("period",)),
+        )
+        for kind in KINDS
+    ),
+    Endpoint(
+        *("GET", "scaler/", "scaler", "How many slots each queue needs.", samples.scaler, "Scaler", ("view_queue",), ("within",)),
+    ),
+    Endpoint(
+        *("GET", "metrics/", "metrics", "The metrics for Prometheus.", samples.metrics, "Metrics", ("view_queue",)),
+        content_type="text/plain",
     ),
     *(
         Endpoint(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from jobqueue.models import Job
 
 MAX_ID = 2**63 - 1
 MAX_TEXT = 200
+MAX_TASK = 500
 MAX_LINES = 1000
 DEFAULT_LINES = 100
 MAX_PAUSE = 999_999_999
@@ -62,8 +64,17 @@ def job(request: HttpRequest, user: Any, given: Given, *columns: str) -> Job:
 
 def queue(name: str) -> str:
     """Return the name of a queue that the path names; reject names that the table cannot store."""
-    if len(name) > MAX_TEXT or clean(name) != name:
-        raise ApiError(404, f"{shown(name)} is not a valid name of a queue: it must have at most {MAX_TEXT} characters and no NUL.")
+    return _named(name, "name of a queue", MAX_TEXT)
+
+
+def task(name: str) -> str:
+    """Return the dotted path of a task that the path names; reject names that the table cannot store."""
+    return _named(name, "path of a task", MAX_TASK)
+
+
+def _named(name: str, what: str, most: int) -> str:
+    if len(name) > most or clean(name) != name:
+        raise ApiError(404, f"{shown(name)} is not a valid {what}: it must have at most {most} characters and no NUL.")
     return name
 
 
@@ -85,14 +96,27 @@ def until(request: HttpRequest) -> timedelta | None:
     return timedelta(seconds=int(value))
 
 
+def choice(request: HttpRequest, name: str, choices: Sequence[str], default: str) -> str:
+    """Return a text of the query that must be one of some choices."""
+    value = request.GET.get(name, default)
+    if value not in choices:
+        raise ApiError(400, f"{name} is {shown(value)}; it must be one of: {', '.join(choices)}.")
+    return value
+
+
 def limit(request: HttpRequest) -> int:
     """Return how many entries the query requests."""
-    value = request.GET.get("limit")
+    return whole(request, "limit", 1, MAX_LINES, DEFAULT_LINES)
+
+
+def whole(request: HttpRequest, name: str, least: int, most: int, default: int) -> int:
+    """Return a whole number of the query."""
+    value = request.GET.get(name)
     if value is None:
-        return DEFAULT_LINES
-    number = int(value) if value.isascii() and value.isdigit() and len(value) <= 4 else 0
-    if not 1 <= number <= MAX_LINES:
-        raise ApiError(400, f"limit is {shown(value)}; it must be a whole number from 1 to {MAX_LINES}.")
+        return default
+    number = int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else least - 1
+    if not least <= number <= most:
+        raise ApiError(400, f"{name} is {shown(value)}; it must be a whole number from {least} to {most}.")
     return number
 
 

@@ -10,6 +10,8 @@ import jobqueue
 from jobqueue import conf
 from jobqueue.api import params, shapes
 from jobqueue.api.endpoint import Endpoint
+from jobqueue.core import scaling
+from jobqueue.core.loads import RINGS
 from jobqueue.core.search import MAX_LENGTH
 
 NAME = {"type": "string", "minLength": 1, "maxLength": params.MAX_TEXT}
@@ -41,6 +43,12 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     "until": (
         {"type": "integer", "minimum": 1, "maximum": params.MAX_PAUSE},
         "The number of seconds after which the pause ends; by default it ends with a resume.",
+    ),
+    "task": ({**NAME, "maxLength": params.MAX_TASK, "pattern": r"^[^\u0000]+$"}, "The dotted path of the task."),
+    "period": ({"enum": [*RINGS], "default": "1h"}, "The last hour, day or fortnight, in points of 10 seconds, 1 minute or 15 minutes."),
+    "within": (
+        {"type": "integer", "minimum": scaling.MIN_TARGET, "maximum": scaling.MAX_TARGET, "default": scaling.DEFAULT_TARGET},
+        "In how many seconds a backlog shall be gone.",
     ),
     "limit": (
         {"type": "integer", "minimum": 1, "maximum": params.MAX_LINES, "default": params.DEFAULT_LINES},
@@ -86,7 +94,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     in_path = re.findall(r"\{(\w+)\}", endpoint.path)
     parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in endpoint.query]
     shape = shapes.ref(endpoint.returns) if endpoint.returns else shapes.OBJECT
-    description, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", "application/json")
+    description, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", endpoint.content_type)
     responses = {str(status): _response(description or DONE[status], shape, kind) for status in endpoint.success_statuses}
     responses |= {str(status): _response(ERRORS[status], shapes.ref("Error")) for status in _errors(endpoint, in_path)}
     described: dict[str, Any] = {

@@ -50,6 +50,19 @@ ENTRY_FIELDS: Final[dict[str, Shape]] = {
     **dict.fromkeys(("worker", "outcome", "exception", "message", "abandoned", "release", "started_at", "finished_at"), nullable(TEXT)),
 }
 
+FIGURES: Final[dict[str, Shape]] = {
+    "at": described(MOMENT, "When the span begins."),
+    "seconds": described(COUNT, "The length of the span."),
+    "queued": described(COUNT, "The most jobs that could be claimed."),
+    "running": described(COUNT, "The most jobs that ran."),
+    "oldest_seconds": described(SECONDS, "The longest time that a queued job had waited."),
+    **dict.fromkeys(("enqueued", "succeeded", "failed", "canceled"), COUNT),
+    **dict.fromkeys(
+        ("wait_p50", "wait_p95", "wait_p99", "run_p50", "run_p95", "run_p99"),
+        described(nullable(SECONDS), "A quantile in seconds; null if no job ended in SUCCESS or ERROR."),
+    ),
+}
+
 SUMMARY_FIELDS: Final[dict[str, Shape]] = {
     "id": {"type": "integer"},
     "public_id": UUID,
@@ -215,6 +228,23 @@ SHAPES: Final[dict[str, Shape]] = {
         paused_until=described(nullable(MOMENT), "When the pause ends without a resume."),
         warning=described(TEXT, "Why the name may be mistyped, if no task, schedule or worker has such a queue; else empty."),
     ),
+    "Loads": record(loads=array(record(name=TEXT, **FIGURES))),
+    "Series": record(name=TEXT, period=TEXT, points=array(ref("Figures")), total=ref("Figures")),
+    "Figures": record(**FIGURES),
+    "Scaler": record(
+        slots_wanted=described(COUNT, "The slots that all queues need."),
+        queues=array(
+            record(
+                queue=TEXT,
+                slots_wanted=COUNT,
+                queued=described(COUNT, "The highest depth in the last minute."),
+                arrivals_per_second=described(SECONDS, "Of the last five minutes."),
+                run_seconds=described(nullable(SECONDS), "The mean duration of the runs in the last hour."),
+                wait_p95=described(nullable(SECONDS), "In seconds, of the last five minutes."),
+            )
+        ),
+    ),
+    "Metrics": described(TEXT, "Metrics in the text format of Prometheus."),
     "Error": record(
         error={
             "type": "object",

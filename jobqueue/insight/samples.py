@@ -81,7 +81,7 @@ def series(kind: str, name: str, period: str = "1h") -> Series:
     nothing waited, ran, came or ended: all its numbers are 0. The cost depends on the number of points only.
     """
     ring = RINGS[period]
-    end = int((_now() - LAG_SECONDS) // ring.seconds) * ring.seconds
+    end = int((now() - LAG_SECONDS) // ring.seconds) * ring.seconds
     first = end - ring.kept
     rows = stored().filter(kind=kind, name=name, seconds=ring.seconds, begins__gte=first, begins__lt=end)
     loads = {row["begins"]: Load.of_row(row) for row in rows.values("begins", *COLUMNS)}
@@ -92,7 +92,7 @@ def series(kind: str, name: str, period: str = "1h") -> Series:
 
 def recent(kind: str, seconds: int = RECENT_SECONDS) -> list[Recent]:
     """Return the load of each queue or task in the last `seconds`, at most an hour; the one with the most jobs first."""
-    first, found = int(_now()) - min(seconds, FINEST.kept), dict[str, Load]()
+    first, found = int(now()) - min(seconds, FINEST.kept), dict[str, Load]()
     for row in stored().filter(kind=kind, seconds=FINEST.seconds, begins__gte=first).values("name", *COLUMNS):
         found.setdefault(row["name"], Load()).follow(Load.of_row(row))
     ordered = sorted(found.items(), key=lambda one: (-one[1].weight, one[0]))
@@ -110,7 +110,8 @@ def stored() -> Any:
     return Sample.objects.using(Job.objects.database.alias).order_by()
 
 
-def _now() -> float:
+def now() -> float:
+    """Return the time of the database in seconds since 1970."""
     return overview.clock(Job.objects.database).timestamp()
 
 

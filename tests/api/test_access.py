@@ -32,7 +32,7 @@ def ids(endpoint: Endpoint) -> str:
 
 
 def send(client: Client, endpoint: Endpoint, job: Job, **more: Any) -> Any:
-    path = endpoint.path.format(job_id=job.pk, target=job.target, queue="mail")
+    path = endpoint.path.format(job_id=job.pk, target=job.target, queue="mail", task="shop.tasks.add")
     return client.generic(endpoint.method, ROOT + path, **more)
 
 
@@ -176,7 +176,9 @@ def test_an_authenticator_that_returns_none_rejects_all_requests(settings: Any, 
 def test_a_wrong_method_is_reported_with_the_right_ones(operator: Client, job: Job, endpoint: Endpoint) -> None:
     allowed = {"GET", "HEAD"} if endpoint.method == "GET" else {endpoint.method}
     for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} - allowed:
-        response = operator.generic(method, ROOT + endpoint.path.format(job_id=job.pk, target=job.target, queue="mail"))
+        response = operator.generic(
+            method, ROOT + endpoint.path.format(job_id=job.pk, target=job.target, queue="mail", task="shop.tasks.add")
+        )
         assert response.status_code == 405
         assert set(response.headers["Allow"].split(", ")) == allowed
         assert method == "HEAD" or error(response)["code"] == "wrong_method"

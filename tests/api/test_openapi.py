@@ -159,7 +159,7 @@ def test_requests_that_fit_the_document_get_answers_that_fit_it(
 @pytest.mark.parametrize("endpoint", [one for one in OPERATIONS if one.query], ids=ids)
 def test_what_does_not_fit_is_refused(attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int) -> None:
     seen = attempt(endpoint, make_user(is_superuser=True), GenerationMode.NEGATIVE, examples)
-    assert seen & {400, 404}
+    assert seen & {400, 404} or (seen == {401} and examples < 25), "a few may all lack the token"
 
 
 @pytest.mark.long

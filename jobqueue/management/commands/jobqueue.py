@@ -24,7 +24,7 @@ from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
 from jobqueue.lifecycle.workers import drain_worker
-from jobqueue.management import audit, prune, report_text, search, tables, webhooks
+from jobqueue.management import audit, prune, report_text, samples, search, tables, webhooks
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 from jobqueue.schedules import ticks
@@ -224,6 +224,8 @@ SUBCOMMANDS = {
     "undrain": ("Make a drained worker start jobs again.", "worker"),
     "errors": ("Show the kinds of errors of the jobs in ERROR: how many jobs, since when, and the newest of them.", ""),
     "jobs": ("Search for jobs, and show the newest.", "jobs-search"),
+    "samples": ("Show what came, waited, ran and ended: of all queues or tasks in the last minutes, or of one over time.", "samples"),
+    "scaler": ("Show how many slots each queue needs: the autoscaling signal.", "scaler"),
     "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
     "cancel": ("Cancel jobs; exit with 1 if one was refused.", "jobs"),
     "resume-job": ("Resume jobs that are paused or in error; exit with 1 if one was refused.", "jobs"),
@@ -245,6 +247,8 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "undrain": _undrain,
     "errors": _errors,
     "jobs": search.jobs,
+    "samples": samples.show_samples,
+    "scaler": samples.show_scaler,
     "schedules": _schedules,
     "cancel": _cancel,
     "resume-job": _resume_job,
@@ -260,6 +264,8 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
 ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "jobs-search": search.add_arguments,
     "health": health_command.add_arguments,
+    "samples": samples.add_samples_arguments,
+    "scaler": samples.add_scaler_arguments,
     "webhooks": webhooks.add_webhooks_arguments,
     "redeliver": webhooks.add_redeliver_arguments,
     "deliveries": webhooks.add_deliveries_arguments,
