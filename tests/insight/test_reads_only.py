@@ -108,7 +108,8 @@ def scene() -> dict[str, Any]:
         "text": now.isoformat(),
         "entry": {},
         "runs": [],
-        "found": [],
+        "waits": [],
+        "problems": [],
         "shown": str,
         "given": Thresholds(),
         "threshold": 1.0,
@@ -119,7 +120,7 @@ SEARCH = {"search": parsed("a=7 release:r1"), "jobs": Job.objects.all(), "limit"
 SEARCHES = ("parsed", "tasks_like", "condition", "matches", "page", "in_line")
 OTHERS: dict[str, dict[str, Any]] = {
     "why_words.times": {"number": 2},
-    "problems.base.masked": {"found": Problem("long_wait", Severity.ERROR, "text", "fix")},
+    "problems.base.masked": {"problem": Problem("long_wait", Severity.ERROR, "text", "fix")},
     **{f"search.{name}": SEARCH for name in SEARCHES},
 }
 
