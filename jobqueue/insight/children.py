@@ -31,6 +31,7 @@ def waits(job: Job) -> Waits:
     """Count the children that a job waits for, among the first thousand that are not marked as ended."""
     rows = JobDependency.objects.using(Job.objects.database.alias).filter(parent=job)
     in_all = rows.count()
-    ids = list(rows.filter(ended=False).order_by("child_id").values_list("child_id", flat=True)[: MAX_COUNTED + 1])
+    waited = rows.filter(ended=False).order_by("child_id").values_list("child_id", flat=True)[: MAX_COUNTED + 1]
+    ids = [child for child in waited if isinstance(child, int)]  # SQLite stores any value in any column
     live = sorted(Job.objects.current.filter(pk__in=ids).exclude(status__in=states.ENDED).values_list("pk", flat=True))
     return Waits(len(live), in_all, live[0] if live else None, len(ids) > MAX_COUNTED)

@@ -7,8 +7,9 @@ nearest one that can be read, and JSON as its text.
 
 import json as json_module
 import re
+from collections.abc import Collection
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from django.db import models
 from django.db.models import Func, Value
@@ -23,6 +24,22 @@ MAX_DEPTH = 110
 TOKEN_BITS = 40
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class Row(models.Model):
+    """A row whose numbers are numbers: SQLite stores any value in any column."""
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **options: Any) -> Self:
+        """Return the object of a row, with 0 for a text or bytes in a number column."""
+        row = [*values]
+        for index, (name, value) in enumerate(zip(field_names, values, strict=True)):
+            if isinstance(value, str | bytes) and isinstance(cls._meta.get_field(name), models.IntegerField):
+                row[index] = 0
+        return super().from_db(db, field_names, row, **options)
 
 
 def text(max_length: int, **options: Any) -> "models.CharField[str, str]":

@@ -8,7 +8,7 @@ from jobqueue.models import fields
 from jobqueue.models.job import Job
 
 
-class JobPhase(models.Model):
+class JobPhase(fields.Row):
     """One phase of one job: its progress, its result, and its checkpoint.
 
     The database does not check the foreign key, because a check would lock the job's row at each write and slow

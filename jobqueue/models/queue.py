@@ -11,7 +11,7 @@ from jobqueue.managers.queues import QueueManager
 from jobqueue.models import fields
 
 
-class Queue(models.Model):
+class Queue(fields.Row):
     """The pause, the limit and the webhook of one queue, for all processes. They are stored, so that they survive restarts."""
 
     name = models.CharField(max_length=200, primary_key=True)

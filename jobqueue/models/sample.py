@@ -5,7 +5,7 @@ from django.db import models
 from jobqueue.models import fields
 
 
-class Sample(models.Model):
+class Sample(fields.Row):
     """The load of one queue or task (`kind`, `name`) in the span of `seconds` that begins at `begins`.
 
     The lengths of the spans are those of ``core/loads.py``; `slot` is the position in the ring of this length, which is overwritten. With

@@ -15,7 +15,7 @@ from jobqueue.managers.schedules import ScheduleManager, ScheduleTickManager
 from jobqueue.models import fields
 
 
-class Schedule(models.Model):
+class Schedule(fields.Row):
     """A job that is enqueued again and again, with its timing and its progress.
 
     `next_at` is the next nominal time. The transaction that advances it holds the lock of the row, and makes the job.

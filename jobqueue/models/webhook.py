@@ -21,7 +21,7 @@ def keep_pending(collector: Any, field: Any, sub_objs: Any, using: Any) -> None:
 keep_pending.lazy_sub_objs = True  # type: ignore[attr-defined]
 
 
-class WebhookDelivery(models.Model):
+class WebhookDelivery(fields.Row):
     """One message to one receiver, kept until it is delivered or given up.
 
     `message_id` and `body` are the same at each attempt, because the body is made at the first attempt and then

@@ -10,7 +10,7 @@ from jobqueue.db import MomentField, Now
 from jobqueue.models import fields
 
 
-class Worker(models.Model):
+class Worker(fields.Row):
     """A worker process: where it runs, what it serves, and its last heartbeat."""
 
     class State(models.TextChoices):
