@@ -73,17 +73,17 @@ def parse(text: str, job_id_of: Callable[[str], int | None], secret: Iterable[st
 
 
 def _parts(text: str) -> list[str]:
-    found, position, end = list[str](), 0, len(text.rstrip())
+    conditions, position, end = list[str](), 0, len(text.rstrip())
     while position < end:
         part = _PART.match(text, position, end)
         if part is None:
             rest = _shown(text[position:end].strip())
             raise InvalidSearch(f'{rest} has a quotation mark without its pair. Add the closing ", or write \\".')
-        found.append(part[1])
+        conditions.append(part[1])
         position = part.end()
-    if len(found) > MAX_PARTS:
-        raise InvalidSearch(f"The search has {len(found)} parts; it can have {MAX_PARTS}. Remove some.")
-    return found
+    if len(conditions) > MAX_PARTS:
+        raise InvalidSearch(f"The search has {len(conditions)} parts; it can have {MAX_PARTS}. Remove some.")
+    return conditions
 
 
 def _job_id(text: str, before: int | None, job_id_of: Callable[[str], int | None]) -> int:

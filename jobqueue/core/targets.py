@@ -105,15 +105,15 @@ def _decide_one(
     if head is not None and head.is_parked and all(job.id == head.id for job in others):
         decision.release[head.id] = target
         return
-    taken = False
+    is_taken = False
     for candidate in line:
-        blocked = any(one.id != candidate.id for one in others)
+        blocked = any(other.id != candidate.id for other in others)
         if not blocked and head is not None and candidate.id == head.id:
             decision.take.append(candidate.id)
-            taken = True
+            is_taken = True
         else:
             decision.park.append(candidate.id)
     # If the head is not among the candidates of this claim, only these candidates are parked. No job holds the
     # target yet, and the claim that takes the head parks the rest of the line.
-    if others or (taken and len(line) > 1):
+    if others or (is_taken and len(line) > 1):
         decision.crowded.add(target)

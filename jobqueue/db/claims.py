@@ -30,10 +30,10 @@ def claim(
     selected, params = select_candidates(db, "id, claim_rank, tenant, target", scope, limit, after)
     if db.is_sqlite:
         with db.atomic():
-            found = [Candidate(*row) for row in db.rows(selected, params)]
-            plain = [one.id for one in found if not one.target]
-            taken = take(db, holder, plain) if plain else []
-        return taken, [one for one in found if one.target]
+            candidates = [Candidate(*row) for row in db.rows(selected, params)]
+            plain = [candidate.id for candidate in candidates if not candidate.target]
+            claimed = take(db, holder, plain) if plain else []
+        return claimed, [candidate for candidate in candidates if candidate.target]
     changes, values = to_running(db, holder)
     # Materialized: otherwise, some plans would lock more rows than the limit, or lock a row twice.
     sql = (
@@ -141,14 +141,14 @@ def distinct_values(
     # Filter the values at the end. A filter inside each hop would read all entries of the queues that are
     # excluded.
     others, names = (f" AND value {db.not_among}", [json.dumps([*without])]) if without else ("", [])
-    wanted, its = served.condition("value")
+    wanted, served_params = served.condition("value")
     first = f"SELECT {column} FROM {db.table} WHERE {where}"
     sql = (
         f"{db.hint()}WITH RECURSIVE hop(value) AS (SELECT * FROM ({first} ORDER BY {column} LIMIT 1) AS first UNION ALL"
         f" SELECT ({first} AND {column} > hop.value ORDER BY {column} LIMIT 1) FROM hop WHERE hop.value IS NOT NULL)"
         f" SELECT value FROM hop WHERE value IS NOT NULL{others}{wanted} LIMIT %s"
     )
-    return [row[0] for row in db.rows(sql, [*params, *params, *names, *its, limit])]
+    return [row[0] for row in db.rows(sql, [*params, *params, *names, *served_params, limit])]
 
 
 def in_claim_order(jobs: Any) -> list[Claimed]:

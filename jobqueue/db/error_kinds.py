@@ -42,15 +42,15 @@ def count_kinds(db: Database, limit: int, most: int) -> list[KindCount]:
     if not keys:
         return []
     source, params = db.pairs([Target("", key) for key in keys])
-    mine = f"FROM {db.table} AS j WHERE {ERROR} AND {db.columns_equal(['j.error_key'], ['t.name'])}"
+    jobs = f"FROM {db.table} AS j WHERE {ERROR} AND {db.columns_equal(['j.error_key'], ['t.name'])}"
     order, ended = "ORDER BY j.error_key{0}, j.finished_at{0}, j.id{0} LIMIT", db.readable("j.finished_at")
-    last = f"{mine} {order.format(' DESC')}"
+    last = f"{jobs} {order.format(' DESC')}"
     # All three numbers in one text, because they must come from one pass over the newest jobs of the kind, and a
     # subselect returns one value.
     recent = f"coalesce(sum(CASE WHEN finished_at > {db.seconds_from_now} THEN 1 ELSE 0 END), 0)"
     numbers = f"SELECT count(*) || ' ' || {recent} || ' ' || {recent} FROM (SELECT j.finished_at {last} %s) AS newest"
     sql = (
-        f"{db.hint()}WITH t(tenant, name) AS ({source}) SELECT t.name, ({numbers}), (SELECT {ended} {mine} {order.format('')} 1),"
+        f"{db.hint()}WITH t(tenant, name) AS ({source}) SELECT t.name, ({numbers}), (SELECT {ended} {jobs} {order.format('')} 1),"
         f" (SELECT {ended} {last} 1), (SELECT j.id {last} 1) FROM t ORDER BY t.name"
     )
     with reading(db):

@@ -96,12 +96,12 @@ def target_heads(db: Database, targets: Collection[Target]) -> list[TargetHead]:
 def members(db: Database, target: Target, most: int) -> list[int]:
     """Return the jobs that hold, block or wait for a target, up to `most` in each of these roles."""
     line = "tenant, target, claim_rank, id"
-    found: set[int] = set()
+    ids: set[int] = set()
     with reading(db):
         for where, order in ((HELD, "tenant, target"), (PARKED, line), (QUEUED_IN_LINE, line)):
             sql = _in_order(db, "j.id", "target", where, order, values=("%s", "%s"))
-            found.update(row[0] for row in db.rows(f"{db.hint()}{sql} LIMIT %s", [*[*target] * (sql.count("%s") // 2), most]))
-    return sorted(found)
+            ids.update(row[0] for row in db.rows(f"{db.hint()}{sql} LIMIT %s", [*[*target] * (sql.count("%s") // 2), most]))
+    return sorted(ids)
 
 
 def groups(db: Database, column: str, where: str, pairs: Collection[Target], most: int, first: int) -> list[Group]:
@@ -143,18 +143,18 @@ def clock(db: Database) -> datetime:
 
 
 def _pairs_in(db: Database, column: str, where: str, after: Target, limit: int, tenant: str | None) -> list[Target]:
-    mine, one = ("", list[Any]()) if tenant is None else (" AND p.tenant <= %s", [tenant])
+    of_tenant, tenant_params = ("", list[Any]()) if tenant is None else (" AND p.tenant <= %s", [tenant])
     # Each column has a separate subselect, because the planner could turn a join to the row into a join to the
     # whole table. The comparison uses an expression: with another column, SQLite uses the index for the first of
     # the two only.
-    behind = f"FROM {db.table} AS p WHERE {where} AND (p.tenant, p.{column}) > ({{}}){mine} ORDER BY p.tenant, p.{column} LIMIT 1"
+    behind = f"FROM {db.table} AS p WHERE {where} AND (p.tenant, p.{column}) > ({{}}){of_tenant} ORDER BY p.tenant, p.{column} LIMIT 1"
     step = f"SELECT (SELECT p.tenant {behind}), (SELECT p.{column} {behind})"
     first, following = step.format("%s, %s", "%s, %s"), step.format(*["t.tenant || '', t.name || ''"] * 2)
     sql = (
         f"{db.hint()}WITH RECURSIVE t(tenant, name) AS ({first} UNION ALL {following} FROM t WHERE t.name IS NOT NULL)"
         " SELECT tenant, name FROM t WHERE name IS NOT NULL LIMIT %s"
     )
-    params = [*after, *one, *after, *one, *one, *one, limit]
+    params = [*after, *tenant_params, *after, *tenant_params, *tenant_params, *tenant_params, limit]
     with reading(db):
         return [Target(*row) for row in db.rows(sql, params)]
 

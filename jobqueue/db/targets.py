@@ -130,9 +130,9 @@ def handing_over(
     changes, values = claims.to_running(db, holder)
     # Find and lock the job by its key alone, and check its state in the row. As conditions on the parked jobs,
     # these would lead the planner, which does not know how many jobs are parked, into the indexes of all of them.
-    mine = f"SELECT j.id FROM {db.table} AS j WHERE j.id {db.id_condition.format(best)} AND {better}{allowed}{db.skip_locked_of('j')}"
+    next_job = f"SELECT j.id FROM {db.table} AS j WHERE j.id {db.id_condition.format(best)} AND {better}{allowed}{db.skip_locked_of('j')}"
     sql = (
-        f"WITH t(tenant, name) AS ({source}) {db.updating()}{changes} WHERE id {db.id_condition.format(mine)}"
+        f"WITH t(tenant, name) AS ({source}) {db.updating()}{changes} WHERE id {db.id_condition.format(next_job)}"
         f" AND status IN ('QUEUED', 'PENDING') AND waiting_for IN ('', 'target') AND {only_if} RETURNING {claims.claimed_columns(db)}"
     )
     return sql, [*params, *values, *others, *more]
@@ -203,5 +203,7 @@ def _first(db: Database, where: str, order: str) -> str:
 
 def _in_queues(db: Database, alias: str, queues: ServedQueues, excluded_queues: Sequence[str]) -> tuple[str, list[Any]]:
     """Return conditions on the queue, and their parameters."""
-    (served, its), (others, names) = (rule.condition(f"{alias}.queue") for rule in (queues, ServedQueues(without=(*excluded_queues,))))
-    return served + others, [*its, *names]
+    (served, served_params), (others, names) = (
+        rule.condition(f"{alias}.queue") for rule in (queues, ServedQueues(without=(*excluded_queues,)))
+    )
+    return served + others, [*served_params, *names]

@@ -51,42 +51,42 @@ class CollectMetrics(Duty):
         if self._sampled >= end:
             return Report()
         begin, database = self._sampled, Job.objects.database
-        made: Loads = {}
+        counted: Loads = {}
         if not loads.is_at_rest(database, self._ids[1], begin):
             newest = loads.newest_id(database)
             if not self._ids[1]:  # the first sample of the term
                 self._ids = (max(newest - MAX_COUNTED, 0),) * 2
             if newest > self._ids[0]:
-                _count_arrivals(made, loads.arrived(database, self._ids[0], begin, end, SPAN, MAX_COUNTED), begin, end, now.timestamp())
-            _count_endings(made, loads.ended(database, begin, end, SPAN, MAX_COUNTED), begin, end)
-            _count_present(made, end - SPAN)
+                _count_arrivals(counted, loads.arrived(database, self._ids[0], begin, end, SPAN, MAX_COUNTED), begin, end, now.timestamp())
+            _count_endings(counted, loads.ended(database, begin, end, SPAN, MAX_COUNTED), begin, end)
+            _count_present(counted, end - SPAN)
             self._ids = (self._ids[1], newest)
-        written = self._rings.write(made, end)
+        written = self._rings.write(counted, end)
         self._sampled = end
         return Report(items=written)
 
 
-def _of(made: Loads, span: int, queue: object, task: object) -> tuple[Load, Load]:
+def _of(counted: Loads, span: int, queue: object, task: object) -> tuple[Load, Load]:
     """Return the loads of a queue and of a task in a span."""
-    here = made.setdefault(span, {})
+    here = counted.setdefault(span, {})
     return here.setdefault((QUEUE, str(queue)), Load()), here.setdefault((TASK, str(task)), Load())
 
 
-def _count_arrivals(made: Loads, rows: Sequence[loads.Arrived], begin: int, end: int, now: float) -> None:
+def _count_arrivals(counted: Loads, rows: Sequence[loads.Arrived], begin: int, end: int, now: float) -> None:
     cut = sum(row.read for row in rows) >= MAX_COUNTED
     factor = SPAN / max(now - min(row.first for row in rows), 0.001) if cut else 1.0
     for row in rows:
         if number := row.read if cut else row.number:
-            for load in _of(made, end - SPAN if cut else _between(row.span, begin, end), row.queue, row.task):
+            for load in _of(counted, end - SPAN if cut else _between(row.span, begin, end), row.queue, row.task):
                 load.enqueued += round(number * factor)
 
 
-def _count_endings(made: Loads, rows: Sequence[loads.Ended], begin: int, end: int) -> None:
+def _count_endings(counted: Loads, rows: Sequence[loads.Ended], begin: int, end: int) -> None:
     cut = sum(row.number for row in rows) >= MAX_COUNTED
     factor = SPAN / max(end - min(row.first for row in rows), 0.001) if cut else 1.0
     for row in rows:
         number = round(row.number * factor)
-        for load in _of(made, end - SPAN if cut else _between(row.span, begin, end), row.queue, row.task):
+        for load in _of(counted, end - SPAN if cut else _between(row.span, begin, end), row.queue, row.task):
             name = OUTCOMES[Status(row.status)]
             setattr(load, name, getattr(load, name) + number)
             load.wait_seconds += row.wait_seconds * factor
@@ -101,25 +101,25 @@ def _between(span: int, begin: int, end: int) -> int:
     return min(max(span, begin), end - SPAN)
 
 
-def _count_present(made: Loads, span: int) -> None:
+def _count_present(counted: Loads, span: int) -> None:
     """Count what waits and runs now. The queued jobs of a task are estimated from the first ones of each queue."""
     database, queued = Job.objects.database, backlog(MAX_QUEUED)
     most = max(MAX_BY_TASK // max(len(queued.pairs), 1), 10)
-    found = loads.waiting(database, queued.pairs, most)
-    read = _sums(found, lambda row: row.queue)
-    for row in found:
-        of_queue, of_task = _of(made, span, row.queue, row.task)
+    waiting = loads.waiting(database, queued.pairs, most)
+    read = _sums(waiting, lambda row: row.queue)
+    for row in waiting:
+        of_queue, of_task = _of(counted, span, row.queue, row.task)
         total = queued.numbers.get(row.queue, row.number)
         of_queue.queued, of_queue.oldest_seconds = total, queued.oldest_seconds.get(row.queue, 0.0)
         of_task.queued += round(row.number * max(total / read[row.queue], 1.0))
         of_task.oldest_seconds = max(of_task.oldest_seconds, row.oldest_seconds)
     for row in loads.running(database):
-        for load in _of(made, span, row.queue, row.task):
+        for load in _of(counted, span, row.queue, row.task):
             load.running += row.number
 
 
 def _sums(rows: Iterable[loads.Present], key: Callable[[loads.Present], str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    maximums: dict[str, int] = {}
     for row in rows:
-        found[key(row)] = found.get(key(row), 0) + row.number
-    return found
+        maximums[key(row)] = maximums.get(key(row), 0) + row.number
+    return maximums

@@ -58,8 +58,8 @@ def error_kinds_for(user: Any) -> list[ErrorKind]:
     rows = Job.objects.current.filter(pk__in=failed.order_by("-finished_at").values("pk")[:MAX_READ]).order_by().values_list("error_key")
     within = (Count("pk", filter=Q(finished_at__gt=Now() - timedelta(seconds=seconds))) for seconds in (HOUR_SECONDS, DAY_SECONDS))
     hour, day = within
-    found = rows.annotate(Count("pk"), hour=hour, day=day, first=Min("finished_at"), last=Max("finished_at"), newest=Max("pk"))
-    return _described(KindCount(*row) for row in found[:MAX_KINDS])
+    groups = rows.annotate(Count("pk"), hour=hour, day=day, first=Min("finished_at"), last=Max("finished_at"), newest=Max("pk"))
+    return _described(KindCount(*row) for row in groups[:MAX_KINDS])
 
 
 def _described(counts: Iterable[KindCount]) -> list[ErrorKind]:

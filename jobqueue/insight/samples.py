@@ -92,10 +92,10 @@ def series(kind: str, name: str, period: str = "1h") -> Series:
 
 def recent(kind: str, seconds: int = RECENT_SECONDS) -> list[Recent]:
     """Return the load of each queue or task in the last `seconds`, at most an hour; the one with the most jobs first."""
-    first, found = int(now()) - min(seconds, FINEST.kept), dict[str, Load]()
+    first, loads = int(now()) - min(seconds, FINEST.kept), dict[str, Load]()
     for row in stored().filter(kind=kind, seconds=FINEST.seconds, begins__gte=first).values("name", *COLUMNS):
-        found.setdefault(row["name"], Load()).follow(Load.of_row(row))
-    ordered = sorted(found.items(), key=lambda one: (-one[1].weight, one[0]))
+        loads.setdefault(row["name"], Load()).follow(Load.of_row(row))
+    ordered = sorted(loads.items(), key=lambda item: (-item[1].weight, item[0]))
     return [Recent(kind, name, _figures(load, first, seconds)) for name, load in ordered]
 
 

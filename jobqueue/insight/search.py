@@ -67,16 +67,16 @@ def tasks_like(text: str) -> list[str]:
 
 def condition(search: Search, now: datetime | None = None) -> Q:
     """Return the condition of a search by the stored values; `now` is the time from which `since:2h` counts, by default the present."""
-    found = Q() if search.job_id is None else Q(pk=search.job_id)
+    condition = Q() if search.job_id is None else Q(pk=search.job_id)
     for name, text in search.texts.items():
-        found &= _BY_FIELD[name](text) if name in _BY_FIELD else Q(**{name: text})
+        condition &= _BY_FIELD[name](text) if name in _BY_FIELD else Q(**{name: text})
     for name, when in search.times.items():
         at = when if isinstance(when, datetime) else (now or Now()) - when
         side = "gte" if name == "since" else "lt"
-        found &= Q(**{f"finished_at__{side}": at}) | Q(finished_at__isnull=True, **{f"created_at__{side}": at})
-    for one in search.arguments:
-        found &= _argument(one)
-    return found
+        condition &= Q(**{f"finished_at__{side}": at}) | Q(finished_at__isnull=True, **{f"created_at__{side}": at})
+    for argument in search.arguments:
+        condition &= _argument(argument)
+    return condition
 
 
 def matches(search: Search, job: Job) -> bool:
@@ -85,18 +85,18 @@ def matches(search: Search, job: Job) -> bool:
     if text is not None and text.casefold() not in mask_of(job)(job.message).casefold():
         return False
     named = named_arguments(job) if search.arguments else {}
-    return all(_has_value(_value_at(named, one.path), one.values) for one in search.arguments)
+    return all(_has_value(_value_at(named, argument.path), argument.values) for argument in search.arguments)
 
 
 def page(jobs: QuerySet[Job], search: Search, limit: int, after: int | None = None) -> Page:
     """Return up to `limit` of the jobs that meet a search, the newest first, with numbers below `after`."""
-    found = list[Job]()
+    result = list[Job]()
     reach = Reach(jobs.filter(condition(search)), search)
     for job in reach.newest(limit + 1, after):
-        found.append(job)
-        if len(found) > limit:
+        result.append(job)
+        if len(result) > limit:
             break
-    return Page(found[:limit], found[limit - 1].pk if len(found) > limit else None, reach.scope)
+    return Page(result[:limit], result[limit - 1].pk if len(result) > limit else None, reach.scope)
 
 
 class Reach:
@@ -116,7 +116,7 @@ class Reach:
         rows = self._jobs if after is None else self._jobs.filter(pk__lt=after)
         yield from self._read(rows.filter(pk__gt=self._before) if self._before else rows, chunk)
         older = self._older() if self._before else []
-        ids = [one for one in older if after is None or one < after]
+        ids = [job_id for job_id in older if after is None or job_id < after]
         for first in range(0, len(ids), MAX_COUNTED):
             yield from self._read(rows.filter(pk__in=ids[first : first + MAX_COUNTED]), chunk)
 
@@ -145,7 +145,7 @@ def in_line(target: str, tenant: str | None) -> list[int]:
     """Return the jobs that hold a target or wait for it, of one tenant or (None) of all."""
     database = Job.objects.database
     tenants = overview.tenants_in_lines(database, MAX_TENANTS) if tenant is None else [tenant]
-    heads = [head for head in overview.target_heads(database, [Target(one, target) for one in tenants]) if head.job_ids]
+    heads = [head for head in overview.target_heads(database, [Target(name, target) for name in tenants]) if head.job_ids]
     return [job_id for head in heads for job_id in overview.members(database, Target(head.tenant, head.target), MAX_COUNTED)]
 
 
@@ -167,24 +167,24 @@ def _release(text: str) -> Q:
 
 def _owners(wanted: Q) -> list[str]:
     workers = Worker.objects.using(Job.objects.database.alias).filter(wanted).order_by("-heartbeat_at")
-    return [str(one) for one in workers.values_list("pk", flat=True)[:MAX_WORKERS]]
+    return [str(worker_id) for worker_id in workers.values_list("pk", flat=True)[:MAX_WORKERS]]
 
 
 def _owned_by(owners: list[str]) -> Q:
     return Q(lease_owner__in=owners) | Q(JsonValueIn("worker_ids", (-1,), owners), lease_owner="") if owners else Q(pk__in=[])
 
 
-def _argument(one: ArgumentCondition) -> Q:
+def _argument(argument: ArgumentCondition) -> Q:
     """Return the condition for an argument: by its name, and by its position in the tasks that have such a parameter."""
-    name, *rest = one.path
+    name, *rest = argument.path
     positions = defaultdict[int, list[str]](list)
     for path in task_paths():
         if name in (names := parameters_of(path)):
             positions[names.index(str(name))].append(path)
-    found = Q(JsonValueIn("kwargs", one.path, one.values))
+    condition = Q(JsonValueIn("kwargs", argument.path, argument.values))
     for position, paths in positions.items():
-        found |= Q(JsonValueIn("args", (position, *rest), one.values), task__in=paths)
-    return found
+        condition |= Q(JsonValueIn("args", (position, *rest), argument.values), task__in=paths)
+    return condition
 
 
 def _value_at(value: Any, path: tuple[str | int, ...]) -> Any:
@@ -199,7 +199,7 @@ def _value_at(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _has_value(value: Any, values: tuple[Any, ...]) -> bool:
-    return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
+    return any(value == wanted and isinstance(value, bool) == isinstance(wanted, bool) for wanted in values)
 
 
 _BY_FIELD: Final = {

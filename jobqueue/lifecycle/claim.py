@@ -60,23 +60,23 @@ def claim(holder: LeaseHolder, scope: Scope, limit: int, after: tuple[int, int] 
         return _limited(holder, scope, limit, limits)
     database = Job.objects.database
     try:
-        taken, found = claims.claim(database, holder, scope, limit, after)
+        plain, targeted = claims.claim(database, holder, scope, limit, after)
     except Exception as error:
         if not db.is_refusal(error):
             raise
         return _one_by_one(holder, scope, limit)
-    if not found:
-        return _claim(taken, TargetedClaim([]), found)
-    ids = [one.id for one in found]
+    if not targeted:
+        return _claim(plain, TargetedClaim([]), targeted)
+    ids = [candidate.id for candidate in targeted]
     try:
         with database.atomic():
-            behind = _take_targeted(holder, found)
+            behind = _take_targeted(holder, targeted)
     except Exception as error:
         if not db.is_refusal(error):
             raise
         tried = _take_each(holder, ids)
-        return _claim(taken, TargetedClaim(tried.jobs), found)._replace(stuck=tried.stuck)
-    return _claim(taken, behind, found)
+        return _claim(plain, TargetedClaim(tried.jobs), targeted)._replace(stuck=tried.stuck)
+    return _claim(plain, behind, targeted)
 
 
 class TargetedClaim(NamedTuple):
@@ -87,8 +87,8 @@ class TargetedClaim(NamedTuple):
     busy: frozenset[str] = frozenset()
 
 
-def _claim(plain: list[Claimed], behind: TargetedClaim, found: Sequence[Candidate], lost: Sequence[Expired] = ()) -> Claim:
-    keys = [(one.claim_rank, one.id) for one in plain] + [(one.claim_rank, one.id) for one in found]
+def _claim(plain: list[Claimed], behind: TargetedClaim, targeted: Sequence[Candidate], lost: Sequence[Expired] = ()) -> Claim:
+    keys = [(job.claim_rank, job.id) for job in plain] + [(job.claim_rank, job.id) for job in targeted]
     jobs = sorted([*plain, *behind.jobs], key=lambda job: (job.claim_rank, job.id)) if behind.jobs else plain
     return Claim(jobs, max(keys, default=None), len(keys), behind.parked_or_released, lost, behind.busy)
 
@@ -103,31 +103,31 @@ def _limited(holder: LeaseHolder, scope: Scope, limit: int, limits: Limits) -> C
             full = frozenset(name for name, most in (scope.most or {}).items() if most <= 0)
             if free <= 0:
                 return Claim([], lost=lost, full=full)
-            taken, found = claims.claim(database, holder, scope, free)
-            behind = _take_targeted(holder, found) if found else TargetedClaim([])
+            plain, targeted = claims.claim(database, holder, scope, free)
+            behind = _take_targeted(holder, targeted) if targeted else TargetedClaim([])
     except Exception as error:
         if not db.is_refusal(error):
             raise
         return _one_by_one(holder, scope, limit, limits)
-    return _claim(taken, behind, found, lost)._replace(full=full)
+    return _claim(plain, behind, targeted, lost)._replace(full=full)
 
 
-def _take_targeted(holder: LeaseHolder, found: Sequence[Candidate]) -> TargetedClaim:
+def _take_targeted(holder: LeaseHolder, targeted: Sequence[Candidate]) -> TargetedClaim:
     """Lock the jobs that a claim has found, take or park them, and park the lines behind them. The caller has opened a transaction."""
-    candidates, busy = _lock(found)
+    candidates, busy = _lock(targeted)
     return _take_or_park(holder, candidates, busy) if candidates else TargetedClaim([], 0, busy)
 
 
-def _lock(found: Sequence[Candidate]) -> tuple[list[Candidate], frozenset[str]]:
+def _lock(candidates: Sequence[Candidate]) -> tuple[list[Candidate], frozenset[str]]:
     """Lock the targets that are free, and their jobs that are still QUEUED; return these jobs, and the names of the other targets."""
     database = Job.objects.database
     # Targets first: a row that was parked meanwhile must not be locked, because the end of the run before it, which
     # has the lock of the target, would skip the row. Do not wait: with a limit, the claim has locked its rows already,
     # and another transaction with the lock of a target may wait for one of them.
-    targets = {candidate.tenant_target for candidate in found}
+    targets = {candidate.tenant_target for candidate in candidates}
     keys = database.try_locks(line.in_lock_order(targets))
     locked = {target for target in targets if target.key in keys}
-    ids = [candidate.id for candidate in found if candidate.tenant_target in locked]
+    ids = [candidate.id for candidate in candidates if candidate.tenant_target in locked]
     return targets_sql.lock_candidates(database, ids) if ids else [], frozenset(target.name for target in targets - locked)
 
 
@@ -169,8 +169,8 @@ class RefusedJobs:
 def _take_each(holder: LeaseHolder, ids: Sequence[int], limits: Limits | None = None) -> Claim:
     """Take jobs one by one. A job that is set aside counts as seen, so that the caller continues immediately."""
     refused = RefusedJobs()
-    found = _claim([job for job_id in ids for job in _take_one(holder, job_id, refused, limits)], TargetedClaim([]), [])
-    return found._replace(seen=found.seen + refused.aside, stuck=tuple(refused.stuck))
+    claimed = _claim([job for job_id in ids for job in _take_one(holder, job_id, refused, limits)], TargetedClaim([]), [])
+    return claimed._replace(seen=claimed.seen + refused.aside, stuck=tuple(refused.stuck))
 
 
 def _take_one(holder: LeaseHolder, job_id: int, refused: RefusedJobs, limits: Limits | None = None) -> list[Claimed]:

@@ -67,12 +67,12 @@ def written_before(outcomes: Iterable[Outcome]) -> dict[Lease, str]:
     """Return the outcomes that are stored already: they were committed, but the acknowledgement was lost."""
     expected = {outcome.lease: outcome for outcome in outcomes}
     rows = Job.objects.current.filter(pk__in=[lease.job_id for lease in expected]).exclude(status=states.Status.RUNNING)
-    ended, found = {Kind.SUCCESS: states.Status.SUCCESS, Kind.ERROR: states.Status.ERROR}, {}
+    ended, written = {Kind.SUCCESS: states.Status.SUCCESS, Kind.ERROR: states.Status.ERROR}, {}
     for job_id, token, status in rows.values_list("pk", "lease_token", "status"):
         outcome = expected.get(Lease(job_id, token))
         if outcome is not None and ended.get(outcome.kind) == status:
-            found[outcome.lease] = status
-    return found
+            written[outcome.lease] = status
+    return written
 
 
 # Targets
@@ -120,19 +120,19 @@ def _relay(outcomes: Sequence[Outcome], hand_over: HandOver) -> list[Settled] | 
 
 def _move_on(done: Sequence[Settled], hand_over: HandOver | None, release: Callable[[Collection[Target]], int] = settle) -> list[Settled]:
     """Hand the next job of each free target over to this worker if the worker may take it; call `release` for the other targets."""
-    freed = {one.outcome.target: one for one in done if one.status in states.FINAL and one.outcome.target is not None}
-    taken = {target: one.following for target, one in freed.items() if one.following is not None}
-    if hand_over is not None and (mine := [target for target, one in freed.items() if one.outcome.lease in hand_over.leases]):
+    freed = {end.outcome.target: end for end in done if end.status in states.FINAL and end.outcome.target is not None}
+    following = {target: end.following for target, end in freed.items() if end.following is not None}
+    if hand_over is not None and (to_hand_over := [target for target, end in freed.items() if end.outcome.lease in hand_over.leases]):
         # A statement after the one that writes the ends: one statement must not end the holder of a target and
         # make another row the holder.
-        jobs = targets_sql.hand_over(Job.objects.database, hand_over.holder, mine, hand_over.queues, hand_over.excluded_queues)
-        taken = {Target(job.tenant, job.target): job for job in jobs}
-    rest = [target for target in freed if target not in taken]
-    releases = release(rest) > 0
-    ended = {id(one): target for target, one in freed.items()}
+        jobs = targets_sql.hand_over(Job.objects.database, hand_over.holder, to_hand_over, hand_over.queues, hand_over.excluded_queues)
+        following = {Target(job.tenant, job.target): job for job in jobs}
+    to_release = [target for target in freed if target not in following]
+    releases = release(to_release) > 0
+    ended = {id(end): target for target, end in freed.items()}
     return [
-        one._replace(following=taken.get(target), releases=releases and target in rest) if (target := ended.get(id(one))) else one
-        for one in done
+        end._replace(following=following.get(target), releases=releases and target in to_release) if (target := ended.get(id(end))) else end
+        for end in done
     ]
 
 
@@ -148,7 +148,7 @@ def _write_all(outcomes: Sequence[Outcome]) -> list[Settled]:
 def _unwritten(outcomes: Sequence[Outcome], done: Sequence[Settled]) -> list[Outcome]:
     if len(done) == len(outcomes):
         return []
-    written = {one.outcome.lease for one in done}
+    written = {end.outcome.lease for end in done}
     return [outcome for outcome in outcomes if outcome.lease not in written]
 
 
@@ -165,12 +165,12 @@ def _read_and_write(outcomes: Sequence[Outcome]) -> list[Settled]:
     now = time.monotonic()
     with Job.objects.database.atomic():
         jobs = _locked(outcomes)
-        ours = [outcome for outcome in outcomes if outcome.lease in jobs]
-        ends = [decide(outcome, _row_state(jobs[outcome.lease]), now) for outcome in ours]
-        for outcome, end in zip(ours, ends, strict=True):
+        owned = [outcome for outcome in outcomes if outcome.lease in jobs]
+        ends = [decide(outcome, _row_state(jobs[outcome.lease]), now) for outcome in owned]
+        for outcome, end in zip(owned, ends, strict=True):
             if outcome.kind is not Kind.SUCCESS:
                 suspend.end_phases(jobs[outcome.lease], outcome, (end.status, end.waiting_for), end.message or "")
-        done = _end(ours, ends)
+        done = _end(owned, ends)
     return [*done, *_missed([outcome for outcome in outcomes if outcome.lease not in jobs])]
 
 
@@ -197,11 +197,11 @@ def _end(outcomes: Sequence[Outcome], ends: Sequence[RunEnd]) -> list[Settled]:
 
 
 def _wake(done: Sequence[Settled], written: Mapping[tuple[int, int], EndedRun]) -> None:
-    for one in done:
-        if one.status == states.Status.QUEUED:
-            row = written[one.outcome.lease]
+    for end in done:
+        if end.status == states.Status.QUEUED:
+            row = written[end.outcome.lease]
             wakeup.work(row.queue, row.tenant)
-    waiting = [one.outcome for one in done if one.status == states.Status.PENDING]
+    waiting = [end.outcome for end in done if end.status == states.Status.PENDING]
     if waiting:  # for a time or for children: the same duty promotes both
         wakeup.due(min(0.0 if outcome.kind is Kind.WAIT else outcome.delay_seconds for outcome in waiting))
 
