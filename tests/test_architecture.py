@@ -26,7 +26,7 @@ OTHER_STATUSES = {
     "jobqueue/lifecycle/enqueue.py:columns": "a new job has no status before; the insert is a statement of db/",
     "jobqueue/lifecycle/phases.py:_begin": "the status of a phase; the job's columns that its callers name are different ones",
     "jobqueue/lifecycle/phases.py:finish": "the status of a phase",
-    "jobqueue/lifecycle/phases.py:let_go": "the columns that `_started` returns are different ones",
+    "jobqueue/lifecycle/phases.py:drop_unfinished": "the columns that `_started` returns are different ones",
     "jobqueue/lifecycle/phases.py:settle": "the status of a phase",
     "jobqueue/testing/inline.py:_attempt": "a task result of the inline backend, which has no database",
     "jobqueue/testing/inline.py:_store_end": "a task result of the inline backend, which has no database",

@@ -9,7 +9,7 @@ import sys
 
 
 def end_on_signals() -> None:
-    """End the process immediately on SIGTERM and SIGINT: before a worker has started, there is nothing to end in order."""
+    """End the process immediately on SIGTERM and SIGINT: before a worker has started, there is nothing to shut down."""
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, lambda *_: os._exit(0))

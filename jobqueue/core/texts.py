@@ -39,7 +39,7 @@ def clean(text: str) -> str:
 
 
 def ascii_only(text: str) -> str:
-    """Return the text with all other characters than ASCII escaped, for a database or an output that accepts nothing else."""
+    """Return the text with all characters that are not ASCII escaped, for a database or an output that accepts nothing else."""
     return clean(text).encode("ascii", "backslashreplace").decode()
 
 

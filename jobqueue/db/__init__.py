@@ -4,7 +4,7 @@ No other package, except for the migrations, sends SQL of its own.
 """
 
 from jobqueue.db.database import Database, for_alias
-from jobqueue.db.dedicated_connections import let_go
+from jobqueue.db.dedicated_connections import close_idle
 from jobqueue.db.ended_jobs import EndedJob
 from jobqueue.db.environment import unsuitable
 from jobqueue.db.errors import (
@@ -39,6 +39,7 @@ __all__ = [
     "Renewed",
     "RunEnd",
     "Scope",
+    "close_idle",
     "fenced",
     "for_alias",
     "is_connection_error",
@@ -46,7 +47,6 @@ __all__ = [
     "is_missing_table",
     "is_outage",
     "is_refusal",
-    "let_go",
     "missing_tables",
     "pool_size",
     "pooled_slots",

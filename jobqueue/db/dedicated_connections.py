@@ -48,7 +48,7 @@ def cut_network(raw: Any) -> None:
             network.shutdown(socket.SHUT_RDWR)
 
 
-def let_go() -> None:
+def close_idle() -> None:
     """Close this thread's connections, so that a thread that only waits holds none. Keep those that are in a transaction."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:

@@ -3,9 +3,9 @@
 The caller has locked the row of the job, and the events are written in the transaction of the move.
 
 The most frequent moves (enqueue, the start and the success of runs) write their events in their own statements (see
-``db/events.py``). All other moves call this module, which sends one statement per call, also for a batch.
+``db/events.py``). All other moves call this module, which sends one statement per call, even for a batch.
 
-Events contain only what users may see: texts are masked and cut, and there are no arguments, results and
+Events contain only what users may see: texts are masked and cut, and there are no arguments, results or
 tracebacks.
 """
 

@@ -35,7 +35,7 @@ def outdated(service: str, now: datetime, limit: int, aside: Collection[int] = (
 
 
 def moved(service: str) -> list[tuple[int, str]]:
-    """Return the schedules (key and name) whose next time changes by the time zone rules of this process."""
+    """Return the schedules (key and name) whose next time is different under the time zone rules of this process."""
     rows = Schedule.objects.current.active().of(service).filter(counted_from__isnull=False).only("name", *PLAN)
     return [(row.pk, row.name) for row in rows.iterator(1000) if _is_moved(row)]
 
@@ -58,8 +58,8 @@ def _recounted(schedule: Schedule) -> datetime | None:
 def replan(schedule_id: int, now: datetime) -> bool:
     """Compute the next time of a schedule again if its timing or the rules have changed; return whether it was written.
 
-    A changed timing counts from now. With changed rules, the time counts from the last one: a run that they move
-    before now was missed.
+    A changed timing counts from now. With changed rules, the time counts from the last one. A
+    time that the new rules move into the past counts as missed.
     """
     with Job.objects.database.atomic():
         schedule = Schedule.objects.current.active().unlocked().filter(pk=schedule_id).first()
@@ -69,7 +69,7 @@ def replan(schedule_id: int, now: datetime) -> bool:
             changes = plan(schedule, now)
         else:
             next_at, planned_at = _recounted(schedule), schedule.planned_at
-            # else it was set by hand, which must still be visible at the next change of the rules
+            # Otherwise it was set by hand: the two times must still differ at the next change of the rules.
             if schedule.next_at == planned_at:
                 planned_at = next_at
             changes = {"next_at": next_at, "planned_at": planned_at, "planned": _written(schedule)}

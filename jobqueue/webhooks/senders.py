@@ -24,7 +24,7 @@ from jobqueue.core import repeats
 from jobqueue.core.masking import PLAIN
 from jobqueue.core.texts import exception_summary
 from jobqueue.core.webhook_rules import origin, secrets_of
-from jobqueue.db import is_outage, let_go
+from jobqueue.db import close_idle, is_outage
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.outbox import Message
 
@@ -189,7 +189,7 @@ class SenderPool:
         try:
             secrets = secrets_of(conf.webhook_secret(), message.queue, message.tenant, receiver)
         finally:
-            let_go()  # a callable of the project may have used the database, and this thread ends
+            close_idle()  # a callable of the project may have used the database, and this thread ends
         if not secrets and message.queue not in self._unsigned:
             self._unsigned.add(message.queue)
             how = "not sent" if conf.current().webhook_signed_only else "sent unsigned"

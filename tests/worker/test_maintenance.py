@@ -11,7 +11,7 @@ from jobqueue import conf
 from jobqueue.models import BackgroundJobLease, Job, Worker
 from jobqueue.worker.process.identity import Identity
 from jobqueue.worker.process.maintenance import WORKER_ROW_SECONDS, Maintenance
-from jobqueue.worker.process.show import say_goodbye, show
+from jobqueue.worker.process.show import remove_row, show
 from tests.factories import JobFactory, WorkerFactory
 
 
@@ -75,5 +75,5 @@ def test_a_process_shows_one_row_that_is_kept_up_to_date_and_goes_with_it() -> N
     show(identity, conf.current(), Worker.State.DRAINING, **{**counts, "stuck": 1})
     row = Worker.objects.get(pk=identity.uuid)
     assert (row.state, row.slots, row.running, row.stuck, row.pid) == ("DRAINING", 4, 3, 1, identity.pid)
-    say_goodbye(identity)
+    remove_row(identity)
     assert set(Worker.objects.values_list("pk", flat=True)) == {other.pk}

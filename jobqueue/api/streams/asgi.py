@@ -19,7 +19,7 @@ from asgiref.sync import sync_to_async
 from jobqueue.api.streams import threads
 from jobqueue.api.streams.limits import StreamSlot
 from jobqueue.api.streams.parts import ADMIT_SECONDS, RETRY_MILLISECONDS, RETRY_SOON_MILLISECONDS, Stream, StreamClock
-from jobqueue.db import let_go
+from jobqueue.db import close_idle
 from jobqueue.events import stopping, wire
 from jobqueue.events.stream import hub
 from jobqueue.events.subscription import STALLED_AT_END_SECONDS, STALLED_AT_STOP_SECONDS, Subscription
@@ -68,7 +68,7 @@ async def send_async(stream: Stream, scope: Mapping[str, Any], slot: StreamSlot)
 
 async def _parts_of(stream: Stream, client: Subscription, wake: asyncio.Event, slot: StreamSlot) -> AsyncIterator[bytes]:
     yield wire.retry(RETRY_MILLISECONDS)
-    await sync_to_async(let_go)()  # releases the connection that a middleware may have used in the request's thread
+    await sync_to_async(close_idle)()  # releases the connection that a middleware may have used in the request's thread
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(wake.wait(), ADMIT_SECONDS)
     opening = stream.opening(client)

@@ -19,7 +19,7 @@ from django.http import HttpRequest
 
 from jobqueue import conf
 from jobqueue.api.responses import ApiError
-from jobqueue.db import let_go
+from jobqueue.db import close_idle
 from jobqueue.events import stopping
 
 BUSY_SECONDS = "10"
@@ -178,4 +178,4 @@ def authenticating() -> Iterator[None]:
         try:
             yield
         finally:
-            let_go()  # otherwise the thread of this request would keep its connection until the end of the stream
+            close_idle()  # otherwise the thread of this request would keep its connection until the end of the stream

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from jobqueue.core.texts import exception_summary
-from jobqueue.db import let_go
+from jobqueue.db import close_idle
 from jobqueue.exceptions import is_for_the_process
 
 # Separate pools: queries for new streams must not delay the check that ends the stream of a user who has lost the
@@ -31,7 +31,7 @@ def run_here(query: Callable[[], Answer]) -> Answer:
         # SystemExit and the like of a project's authenticator would end the event loop, and the server with it.
         raise RuntimeError(f"A query of a stream raised {exception_summary(error)}.") from error
     finally:
-        let_go()
+        close_idle()
 
 
 async def run_in_pool(query: Callable[[], Answer], kind: str = "query") -> Answer:

@@ -71,7 +71,7 @@ class Processes:
                 worker.process.send_signal(signal.SIGQUIT)
 
     def run(self) -> tuple[bool, dict[str, int | None]]:
-        """Run until asked to stop; return whether all workers ended in order, and the dead workers whose jobs no worker recovered."""
+        """Run until asked to stop; return whether all workers ended cleanly, and the dead workers whose jobs no worker recovered."""
         with self._waking_up():
             while not self._over():
                 self._pass_on()

@@ -70,7 +70,7 @@ def forget(worker_ids: Sequence[str]) -> None:
     Worker.objects.using(Job.objects.database.alias).filter(pk__in=worker_ids).delete()
 
 
-def say_goodbye(identity: Identity) -> None:
+def remove_row(identity: Identity) -> None:
     """Delete the row of this worker at its orderly end."""
     try:
         forget([identity.worker_id])

@@ -1,4 +1,4 @@
-"""The supervisor of one worker process: it creates and wires the parts, watches them, and ends them in order.
+"""The supervisor of one worker process: it creates and wires the parts, watches them, and ends them one after another.
 
 If a service hangs for `3 * HANG_SECONDS`, or its thread has ended, the process ends with a status other than 0. The parent process or the
 service manager then starts a new one. A service that calls code of the project is only reported. Signal handlers only set flags.
@@ -30,14 +30,14 @@ from jobqueue.worker.process.errors import ErrorLog
 from jobqueue.worker.process.identity import Identity
 from jobqueue.worker.process.memory import prepare_memory
 from jobqueue.worker.process.recycling import Recycling
-from jobqueue.worker.process.show import health, say_goodbye, show
+from jobqueue.worker.process.show import health, remove_row, show
 from jobqueue.worker.running.run import Run
 from jobqueue.worker.wakeups import Signal, Wakeups
 
 WATCH_SECONDS = 1.0
 ONCE_SECONDS = 0.3
 HANG_SECONDS = 20.0
-GOODBYE_SECONDS = 2.0
+REMOVE_SECONDS = 2.0
 
 logger = logging.getLogger("jobqueue")
 
@@ -54,7 +54,7 @@ class Supervisor:
         max_jobs: int | None = None,
         max_rss_mb: int | None = None,
     ) -> None:
-        """Build the parts; `settings` may have values of the command line, and `once` ends the worker when no job is left.
+        """Build the parts; `settings` may include values of the command line, and `once` ends the worker when no job is left.
 
         `parent` is the connection to the process that started this worker and replaces it when it ends. The worker
         also ends after about `max_jobs` jobs, or when it uses more than `max_rss_mb` of memory.
@@ -103,7 +103,7 @@ class Supervisor:
             os.write(self._pipe[1], b".")  # not an Event: the code that the signal interrupts may hold its lock
 
     def run(self) -> bool:
-        """Run until asked to stop; return whether all parts stopped in order and none failed."""
+        """Run until asked to stop; return whether all parts stopped cleanly and none failed."""
         if self._parent is not None:
             self._parent.start()
         registry.discover()
@@ -128,7 +128,7 @@ class Supervisor:
         finally:
             clean = drain(parts, self.settings, lambda: self.stops > 1)
             signals.announce_through(None)
-            self._say_goodbye()
+            self._remove_row()
         return clean and not self.failed
 
     def _subscribe(self) -> None:
@@ -187,11 +187,11 @@ class Supervisor:
         if self.parts.policy.drain(drained=drained):
             self._wakeups.set(Signal.WORK, None)
 
-    def _say_goodbye(self) -> None:
+    def _remove_row(self) -> None:
         # In a thread, since the database may never respond, and in a daemon, so that the process ends in any case.
-        farewell = threading.Thread(target=say_goodbye, args=(self.identity,), daemon=True)
-        farewell.start()
-        farewell.join(GOODBYE_SECONDS)
+        remover = threading.Thread(target=remove_row, args=(self.identity,), daemon=True)
+        remover.start()
+        remover.join(REMOVE_SECONDS)
         self.identity.release()
         hygiene.close_all()
         for end in self._pipe:

@@ -118,13 +118,13 @@ def begin(run: Run, entry: RegisteredTask) -> Pipeline:
 
 def without_phases(run: Run, entry: RegisteredTask) -> Callable[..., Any]:
     """Return the function of a task whose job has phases that the code no longer has; it first deletes the unfinished ones."""
-    let_go, store = partial(phases.drop_unfinished, run.lease), RunPhaseStore(run)
+    drop, store = partial(phases.drop_unfinished, run.lease), RunPhaseStore(run)
     if not entry.is_async:
-        store.do(let_go)  # before the task's own transaction, if it has one
+        store.do(drop)  # before the task's own transaction, if it has one
         return entry.func
 
     async def begin_anew(*args: Any, **kwargs: Any) -> Any:
-        await store.ado(let_go)
+        await store.ado(drop)
         return await entry.func(*args, **kwargs)
 
     return begin_anew
