@@ -12,10 +12,11 @@ from django.db import OperationalError, ProgrammingError
 
 from jobqueue import clock
 from jobqueue.core.masking import MASK
+from jobqueue.duties.run_bulk_actions import RunBulkActions
 from jobqueue.insight import health, queues
 from jobqueue.lifecycle.queues import limit_queue, pause_queue
 from jobqueue.management.commands.jobqueue import Command
-from jobqueue.models import BackgroundJobLease, Job, Queue, Worker
+from jobqueue.models import BackgroundJobLease, BulkAction, Job, Queue, Worker
 from tests.command import run, told
 from tests.factories import JobFactory, ScheduleFactory, WorkerFactory
 
@@ -39,6 +40,42 @@ def test_jobs_are_found_by_a_search() -> None:
         run("jobs", "sort:x")
     with pytest.raises(CommandError, match="--limit is 'x'; it must be a whole number from 1 to 1000"):
         run("jobs", "--limit", "x")
+
+
+# Bulk actions
+
+
+def test_all_jobs_of_a_search_are_changed_by_a_bulk_action() -> None:
+    jobs = [JobFactory(error=True, queue="mail", message="OSError: timed out", task="tests.tasks.fail", args=[]) for _ in range(3)]
+    JobFactory(paused=True, queue="mail")
+    given = ("retry", "--queue", "mail", "--error", "timed out")
+    lines = run(*given, "--dry-run")[0].splitlines()
+    assert lines == ["3 jobs would be resumed.", "  status: ERROR 3", "  queue: mail 3", "  task: tests.tasks.fail 3"]
+    assert not BulkAction.objects.exists()
+    answer, status = told(*given)
+    number = answer["action"]["id"]
+    assert (answer["preview"]["number"], answer["action"]["query"], status) == (
+        3,
+        'error:"timed out" queue:"mail" status:ERROR',
+        0,
+    )
+    while RunBulkActions().run_once(clock.now()).again:
+        pass
+    assert told("bulk", number)[0]["done"] == 3
+    assert "done   resume  3 of 3" in run("bulk")[0]
+    assert {Job.objects.get(pk=job.pk).status for job in jobs} == {"QUEUED"}
+    assert run("bulk", number, "--stop")[1] == 1
+    told("cancel-all", "status:QUEUED")
+    assert run("bulk", number + 1, "--stop")[0].splitlines()[1].split()[1] == "stopping"
+    for wrong, text in ((("retry",), "at least one condition"), (("bulk", "x"), "there is no such bulk action")):
+        with pytest.raises(CommandError, match=text):
+            run(*wrong)
+
+
+def test_a_failed_bulk_action_is_a_problem() -> None:
+    BulkAction.objects.create(verb="resume", query="7", upto_id=1, state="FAILED", message="No right.", finished_at=clock.now())
+    [found] = [one for one in told("health")[0]["problems"] if one["code"] == "failed_bulk_actions"]
+    assert found["text"].endswith("(resume) has failed after 0 jobs: No right.")
 
 
 # Queues

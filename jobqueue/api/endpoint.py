@@ -19,6 +19,7 @@ class Endpoint:
     returns: str  # the shape of the response, one of `shapes.SHAPES`; empty: any object
     permissions: tuple[str, ...] = ("view_job",)
     query: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()  # the parameters of the query that must be given
     success_statuses: tuple[int, ...] = (200,)
     can_be_refused: bool = False  # whether the state of the job can forbid it
     content_type: str = "application/json"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import samples, schema, views
+from jobqueue.api import bulk, samples, schema, views
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
@@ -59,6 +59,18 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         *("GET", "errors/", "errors", "The kinds of errors of the jobs in ERROR, the most frequent first.", views.list_errors, "Errors"),
         query=("limit",),
+    ),
+    Endpoint(
+        *("POST", "bulk/", "bulk", "Change all jobs that a search finds; with dry_run=1 only count them.", bulk.request_action, "Bulk"),
+        query=("verb", "q", "dry_run"),
+        required=("verb", "q"),
+        success_statuses=(200, 202),
+    ),
+    Endpoint("GET", "bulk/{bulk_id}/", "bulk_action", "The state of a bulk action.", bulk.show_action, "BulkAction"),
+    Endpoint(
+        *("POST", "bulk/{bulk_id}/stop/", "bulk_stop", "Stop a bulk action after its present batch.", bulk.stop_action, "BulkAction"),
+        success_statuses=(202,),
+        can_be_refused=True,
     ),
     _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", endpoints.of_job),
     _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", endpoints.of_target),

@@ -120,10 +120,15 @@ def whole(request: HttpRequest, name: str, least: int, most: int, default: int) 
     return number
 
 
+def search_text(request: HttpRequest) -> str:
+    """Return the query's `q`, or "" without it."""
+    return text(request, "q", MAX_LENGTH) or ""
+
+
 def search(request: HttpRequest) -> Search:
     """Return the conditions of the query's `q`; without it, those of an empty search."""
     try:
-        return parsed(text(request, "q", MAX_LENGTH) or "")
+        return parsed(search_text(request))
     except InvalidSearch as error:
         raise ApiError(400, f"q: {error}") from error
 

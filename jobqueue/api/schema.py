@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import jobqueue
 from jobqueue import conf
 from jobqueue.api import params, shapes
 from jobqueue.api.endpoint import Endpoint
+from jobqueue.bulk.actions import VERBS
 from jobqueue.core import scaling
 from jobqueue.core.loads import RINGS
 from jobqueue.core.search import MAX_LENGTH
@@ -32,6 +33,9 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
         "The id of a worker, or its host and process id, percent-encoded.",
     ),
     "tenant": (QUERY, "The tenant; empty for a target without a tenant."),
+    "bulk_id": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The number of the bulk action."),
+    "verb": ({"enum": [*VERBS]}, "What to do; needs the permission of the verb, such as `cancel_job`."),
+    "dry_run": ({"enum": ["0", "1"], "default": "0"}, "Whether only to count the jobs."),
     "q": ({**QUERY, "maxLength": MAX_LENGTH}, "The search, such as `status:ERROR order_id=7 since:2h`; without it, all jobs."),
     "after": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The `after` of the page before; without it, the newest jobs."),
     "search": (QUERY, "A part of the target's name."),
@@ -66,7 +70,7 @@ ERRORS = {
     503: "The database did not respond.",
 }
 STREAM = "Messages in text/event-stream; the data of each is one such object."
-DONE = {200: "Done.", 202: "The job runs, and was asked to stop."}
+DONE = {200: "Done.", 202: "Requested: a running job was asked to stop, or a bulk action will be done."}
 
 
 def document(endpoints: Iterable[Endpoint], *, server: str) -> dict[str, Any]:
@@ -92,7 +96,7 @@ def _schemes() -> dict[str, Any]:
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     in_path = re.findall(r"\{(\w+)\}", endpoint.path)
-    parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in endpoint.query]
+    parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query", endpoint.required) for name in endpoint.query]
     shape = shapes.ref(endpoint.returns) if endpoint.returns else shapes.OBJECT
     description, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", endpoint.content_type)
     responses = {str(status): _response(description or DONE[status], shape, kind) for status in endpoint.success_statuses}
@@ -124,9 +128,9 @@ def _errors(endpoint: Endpoint, in_path: list[str]) -> list[int]:
     return [status for status, is_possible in possible.items() if is_possible]
 
 
-def _parameter(name: str, place: str) -> dict[str, Any]:
+def _parameter(name: str, place: str, required: Collection[str] = ()) -> dict[str, Any]:
     schema, description = PARAMETERS[name]
-    return {"name": name, "in": place, "required": place == "path", "schema": schema, "description": description}
+    return {"name": name, "in": place, "required": place == "path" or name in required, "schema": schema, "description": description}
 
 
 def _response(description: str, shape: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:

@@ -245,6 +245,30 @@ SHAPES: Final[dict[str, Shape]] = {
         ),
     ),
     "Metrics": described(TEXT, "Metrics in the text format of Prometheus."),
+    "Bulk": record(
+        preview=record(
+            verb=TEXT,
+            number=described(COUNT, "The jobs that the search finds now; counted up to a limit."),
+            more=described(FLAG, "Whether there are more than were counted."),
+            **{key: {"type": "object", "additionalProperties": COUNT} for key in ("by_status", "by_queue", "by_task")},
+            sample=array({"type": "integer"}),
+            scope=described(TEXT, "How far back jobs were counted; empty if all were. The action considers all jobs."),
+        ),
+        action=nullable(ref("BulkAction")),
+    ),
+    "BulkAction": record(
+        id={"type": "integer"},
+        **dict.fromkeys(("verb", "query", "actor", "source"), TEXT),
+        state={"enum": ["OPEN", "DONE", "STOPPED", "FAILED"]},
+        stop=described(FLAG, "Whether a user has requested to stop it."),
+        counted=described(COUNT, "The jobs that the search found when it was requested, up to a limit."),
+        done=COUNT,
+        refused=COUNT,
+        refusals=described({"type": "object", "additionalProperties": COUNT}, "The number of refused jobs by reason."),
+        message=described(TEXT, "Why it failed."),
+        created_at=MOMENT,
+        finished_at=nullable(MOMENT),
+    ),
     "Error": record(
         error={
             "type": "object",

@@ -17,6 +17,7 @@ BUILTIN = frozenset(
         "collect_metrics",
         "forget_dead_workers",
         "release_parked_targets",
+        "run_bulk_actions",
     }
 )
 STRATEGIES = ("lease", "everyone")

@@ -161,6 +161,9 @@ class Database:
     def wait_for_locks(self, keys: Sequence[int]) -> None:
         """Take locks until the end of the transaction, in this order, and wait for each."""
 
+    def limit_lock_wait(self, seconds: float) -> None:
+        """Make statements fail that wait for a lock for longer, until the end of the transaction."""
+
     # Notifications
 
     def listen(self, channel: str) -> None:

@@ -190,6 +190,10 @@ class PostgreSQL(Database):
         """Take advisory locks until the end of the transaction, in this order, and wait for each."""
         self.rows("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [list(keys)])
 
+    def limit_lock_wait(self, seconds: float) -> None:
+        """Set the limit for this transaction."""
+        self.rows("SELECT set_config('lock_timeout', %s, true)", [f"{int(seconds * 1000)}ms"])
+
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
         return "statement_timestamp() + %s" if name in RELATIVE_TIME_COLUMNS else "%s"

@@ -15,6 +15,7 @@ from jobqueue.duties.expire_stale_running_jobs import ExpireStaleRunningJobs
 from jobqueue.duties.forget_dead_workers import ForgetDeadWorkers
 from jobqueue.duties.promote_due_jobs import PromoteDueJobs
 from jobqueue.duties.release_parked_targets import ReleaseParkedTargets
+from jobqueue.duties.run_bulk_actions import RunBulkActions
 from jobqueue.lifecycle.expire import Expired
 
 Factories = dict[str, Callable[[], Duty]]
@@ -36,6 +37,7 @@ def builtin(renew: Callable[[], None], announce: Callable[[Sequence[Expired]], N
         ForgetDeadWorkers,
         PromoteDueJobs,
         ReleaseParkedTargets,
+        RunBulkActions,
     )
     factories: Factories = {duty_class.name: duty_class for duty_class in simple}
     factories[ExpireStaleRunningJobs.name] = lambda: ExpireStaleRunningJobs(renew, announce, not_before)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from jobqueue.access import audit
+from jobqueue.management.bulk import COMMANDS
 
 QUEUES, JOBS, DELIVERIES = ("pause", "resume", "set-webhook", "forget"), ("cancel", "resume-job"), ("redeliver", "deliveries")
 WORKERS = ("drain", "undrain")
-CHANGES = (*QUEUES, *JOBS, *DELIVERIES, *WORKERS, "prune")
+CHANGES = (*QUEUES, *JOBS, *DELIVERIES, *WORKERS, "prune", *COMMANDS)
 
 
 def record(options: dict[str, Any], data: Any) -> None:

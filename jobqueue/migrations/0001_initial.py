@@ -902,4 +902,76 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="BulkAction",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "user",
+                    models.CharField(
+                        blank=True,
+                        db_default="",
+                        default="",
+                        help_text="The primary key of the user; empty: an operator of the command line.",
+                        max_length=200,
+                    ),
+                ),
+                (
+                    "actor",
+                    models.CharField(
+                        blank=True, db_default="", default="", help_text="The name of the user or operator, for the audit.", max_length=300
+                    ),
+                ),
+                (
+                    "source",
+                    models.CharField(
+                        blank=True, db_default="", default="", help_text="Where it was requested: rest or command.", max_length=16
+                    ),
+                ),
+                ("verb", models.CharField(max_length=16)),
+                ("query", models.TextField(help_text="The search that selects the jobs.")),
+                ("upto_id", models.BigIntegerField(help_text="The newest job when it was requested; later jobs are not changed.")),
+                ("cursor", models.BigIntegerField(db_default=0, default=0)),
+                (
+                    "counted",
+                    models.IntegerField(
+                        db_default=0, default=0, help_text="The jobs that the search found when it was requested, up to a limit."
+                    ),
+                ),
+                ("done", models.IntegerField(db_default=0, default=0, help_text="The jobs that were changed, or were requested to stop.")),
+                ("refused", models.IntegerField(db_default=0, default=0)),
+                (
+                    "refusals",
+                    models.JSONField(
+                        blank=True,
+                        db_default=models.Value({}, output_field=models.JSONField()),
+                        default=dict,
+                        help_text="The number of refused jobs by reason.",
+                    ),
+                ),
+                ("stop", models.BooleanField(db_default=False, default=False)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("OPEN", "Open"), ("DONE", "Done"), ("STOPPED", "Stopped"), ("FAILED", "Failed")],
+                        db_default="OPEN",
+                        default="OPEN",
+                        max_length=16,
+                    ),
+                ),
+                ("message", models.TextField(blank=True, db_default="", default="", help_text="Why it failed.")),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+            ],
+            options={
+                "ordering": ("-id",),
+                "default_permissions": (),
+                "indexes": [models.Index(condition=models.Q(("state", "OPEN")), fields=["id"], name="jobqueue_bulk_open")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=jobqueue.models.fields.Readable("created_at", "finished_at"), name="jobqueue_bulk_times"
+                    )
+                ],
+            },
+        ),
     ]

@@ -1,5 +1,6 @@
 """The tables: fields, constraints, indexes and small properties, without queries and writes."""
 
+from jobqueue.models.bulk import BulkAction
 from jobqueue.models.duty import BackgroundJobLease
 from jobqueue.models.event import JobEvent
 from jobqueue.models.job import Job
@@ -12,6 +13,7 @@ from jobqueue.models.worker import Worker
 
 __all__ = [
     "BackgroundJobLease",
+    "BulkAction",
     "Job",
     "JobDependency",
     "JobEvent",

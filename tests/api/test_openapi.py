@@ -22,7 +22,7 @@ from jobqueue.api import shapes
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.insight.report import report
-from jobqueue.models import Job
+from jobqueue.models import BulkAction, Job
 from tests.api.conftest import ROOT, MakeUser
 from tests.factories import JobFactory, WorkerFactory
 
@@ -104,6 +104,7 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
         schema = schemathesis.openapi.from_wsgi(f"{ROOT}openapi.json", app)
         headers = {"Authorization": f"Bearer {user.username}"}
         jobs, worker = rows(), WorkerFactory()
+        actions = [BulkAction.objects.create(verb="resume", query="7", upto_id=1, state=state) for state in ("OPEN", "DONE")]
         seen: set[int] = set()
 
         @hypothesis.settings(
@@ -118,6 +119,8 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
                 named = {"job_id": job.pk, "target": job.target}
                 case.path_parameters = {name: named[name] for name in case.path_parameters}
                 case.query = {"tenant": "acme"}
+            if mode is GenerationMode.POSITIVE and job is not None and "bulk_id" in (case.path_parameters or {}):
+                case.path_parameters = {"bulk_id": actions[job.pk % 2].pk}
             if mode is GenerationMode.POSITIVE and "q" in (case.query or {}):
                 case.query["q"] = SEARCH  # no schema describes the search language
             if mode is GenerationMode.POSITIVE and job is not None and "worker" in (case.path_parameters or {}):

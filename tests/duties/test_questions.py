@@ -14,7 +14,7 @@ from jobqueue import clock
 from jobqueue.db import questions
 from jobqueue.duties.base import Duty
 from jobqueue.duties.builtin import builtin
-from jobqueue.models import Job, Schedule, Worker
+from jobqueue.models import BulkAction, Job, Schedule, Worker
 from jobqueue.worker.duties.duty_thread import DutyThread
 from jobqueue.worker.duties.runner import DutyRunner
 from tests.duties.asking import seconds_to_work
@@ -33,6 +33,7 @@ WORK: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Worker.objects.create(pk=f"{7:032x}", host="h", pid=1, heartbeat_at=clock.now() - timedelta(days=2)),
         "forget_dead_workers",
     ),
+    "bulk": (lambda: BulkAction.objects.create(verb="resume", query="status:ERROR", upto_id=1), "run_bulk_actions"),
     "delivery": (lambda: DeliveryFactory(next_attempt_at=ahead(seconds=-1)), "deliver_webhooks"),
 }
 

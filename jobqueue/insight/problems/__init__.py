@@ -38,6 +38,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     work.unknown_states,
     work.failing_schedules,
     work.schedule_conflicts,
+    work.failed_bulk_actions,
     deliveries.failed_webhooks,
     deliveries.retried_webhooks,
     deliveries.late_webhooks,

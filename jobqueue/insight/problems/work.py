@@ -21,7 +21,7 @@ from jobqueue.insight.queues import queue_states
 from jobqueue.insight.targets import MAX_STUCK_CHECKED, blocking_jobs
 from jobqueue.insight.why import why_waiting
 from jobqueue.insight.workers import MAX_WORKERS, alive, serving
-from jobqueue.models import Job, Queue, Schedule
+from jobqueue.models import BulkAction, Job, Queue, Schedule
 
 STUCK_SECONDS = 60
 MAX_FIRST = 20  # the queues whose first job is read
@@ -194,6 +194,14 @@ def schedule_conflicts(given: Thresholds) -> Iterator[Problem]:
         text = f"The schedule {row.name!r} is declared twice: {row.conflict}."
         link = PageLink("jobqueue_schedule_change", (str(row.pk),))
         yield Problem("schedule_conflicts", Severity.ERROR, text, "Give one of the two schedules another name.", row.name, link=link)
+
+
+def failed_bulk_actions(given: Thresholds) -> Iterator[Problem]:
+    """Yield a problem for each bulk action that failed recently."""
+    rows = BulkAction.objects.using(Job.objects.database.alias).filter(state=BulkAction.State.FAILED)
+    for action in rows.filter(finished_at__gt=Now() - timedelta(seconds=given.since)).order_by("-pk")[:MAX_COUNTED]:
+        text = f"Bulk action {action.pk} ({action.verb}) has failed after {plural(action.done, 'job')}: {mask_text(action.message)}"
+        yield Problem("failed_bulk_actions", Severity.WARNING, text, "Correct the reason, and request it again.", str(action.pk))
 
 
 def _jobs(**query: str) -> PageLink:

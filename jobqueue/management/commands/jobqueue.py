@@ -24,7 +24,7 @@ from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
 from jobqueue.lifecycle.workers import drain_worker
-from jobqueue.management import audit, prune, report_text, samples, search, tables, webhooks
+from jobqueue.management import audit, bulk, prune, report_text, samples, search, tables, webhooks
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 from jobqueue.schedules import ticks
@@ -229,6 +229,12 @@ SUBCOMMANDS = {
     "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
     "cancel": ("Cancel jobs; exit with 1 if one was refused.", "jobs"),
     "resume-job": ("Resume jobs that are paused or in error; exit with 1 if one was refused.", "jobs"),
+    "retry": ("Resume all jobs in ERROR that a search finds.", "change-all"),
+    "resume-all": ("Resume all PAUSED jobs that a search finds.", "change-all"),
+    "cancel-all": ("Cancel all jobs that a search finds.", "change-all"),
+    "pause-all": ("Pause all jobs that a search finds.", "change-all"),
+    "delete-all": ("Delete all jobs that a search finds, except for running ones.", "change-all"),
+    "bulk": ("Show the newest bulk actions, or one of them, or stop it; exit with 1 if it has failed.", "bulk"),
     "leaders": ("Show the duties: their leaders, their last runs, and their problems.", ""),
     "report": ("Show the report on one job: its state, attempts, times, outcome and errors.", "job"),
     "health": ("List all problems; exit with 1 if there is an error, with 3 if there are only warnings.", "health"),
@@ -252,6 +258,8 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "schedules": _schedules,
     "cancel": _cancel,
     "resume-job": _resume_job,
+    **dict.fromkeys(bulk.COMMANDS, bulk.change_all),
+    "bulk": bulk.bulk,
     "leaders": _leaders,
     "report": _report,
     "health": health_command.health,
@@ -262,6 +270,8 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "set-webhook": webhooks.set_webhook,
 }
 ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
+    "change-all": bulk.add_arguments,
+    "bulk": bulk.add_bulk_arguments,
     "jobs-search": search.add_arguments,
     "health": health_command.add_arguments,
     "samples": samples.add_samples_arguments,
