@@ -134,9 +134,9 @@ def test_a_heartbeat_that_is_later_than_a_lease_says_so(scene: Scene, caplog: py
     scene.heartbeat._beaten_at -= 31
     scene.heartbeat.turn()
     scene.heartbeat.turn()
-    assert [message for message in caplog.messages if "s late; leases may be lost" in message] == [
-        "The heartbeat was 31.0 s late; leases may be lost (a stopped process, or code that keeps the GIL)."
-    ]
+    [message] = [message for message in caplog.messages if "s late; leases may be lost" in message]
+    assert message.startswith("The heartbeat was 3")
+    assert message.endswith(" s late; leases may be lost (a stopped process, or code that keeps the GIL).")
 
 
 @pytest.mark.django_db

@@ -250,4 +250,4 @@ def test_how_much_is_claimed_ahead_goes_by_coroutines_too(scene: Scene) -> None:
         scene.coroutine(lane, nothing)
     scene.outcomes.wait(2000)
     threading.Event().wait(RATE_SECONDS)
-    assert lane.wanted() > 50, "two slots alone would be 2"
+    assert lane.wanted() > 10, "two slots alone would be 2"
