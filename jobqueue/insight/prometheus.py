@@ -40,13 +40,13 @@ def text() -> bytes:
     return exposition(families())
 
 
-def exposition(found: Iterator[Any]) -> bytes:
+def exposition(families: Iterator[Any]) -> bytes:
     """Return metric families in the text format of Prometheus."""
     try:
         from prometheus_client import generate_latest
     except ImportError as error:
         raise PrometheusMissing(EXTRA) from error
-    return generate_latest(_Collected(found))
+    return generate_latest(_Collected(families))
 
 
 class _Collected:

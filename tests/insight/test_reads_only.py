@@ -110,6 +110,7 @@ def scene() -> dict[str, Any]:
         "runs": [],
         "waits": [],
         "problems": [],
+        "families": [],
         "shown": str,
         "given": Thresholds(),
         "threshold": 1.0,
