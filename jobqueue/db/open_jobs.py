@@ -50,7 +50,7 @@ def _open(db: Database, where: str, order: str, before: int, wanted: Mapping[str
         inner, inner_params = _values(db, {"queue": wanted["queue"]})
         order = "tenant, queue, claim_rank, id"
     sql = (
-        f"{db.hint()}WITH s AS MATERIALIZED (SELECT id, {', '.join(wanted)} FROM {db.table} WHERE {where} AND id <= %s{inner}"
+        f"{db.hint()}WITH s AS MATERIALIZED (SELECT {', '.join(['id', *wanted])} FROM {db.table} WHERE {where} AND id <= %s{inner}"
         f" ORDER BY {order} LIMIT %s) SELECT NULL, count(*) FROM s UNION ALL SELECT id, 0 FROM s WHERE 1 = 1{condition}"
     )
     return sql, [before, *inner_params, limit + 1, *params]
