@@ -15,7 +15,7 @@ from jobqueue.models import BackgroundJobLease, BulkAction, Job, JobEvent
 from tests.faults.harness import WorkerProcess, Workers, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.django_db]
-JOBS = int(os.environ.get("BULK_JOBS", "2000"))
+JOBS = int(os.environ.get("BULK_JOBS", "10000"))
 SECONDS = max(120.0, JOBS / 50)
 
 
