@@ -17,9 +17,9 @@ from jobqueue import checks
 from jobqueue.api import access
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.endpoints import ENDPOINTS
-from jobqueue.models import Job, Queue
+from jobqueue.models import BulkAction, Job, Queue, Worker
 from tests.api.conftest import ROOT, VERBS, MakeUser, by_token, error, url
-from tests.factories import JobFactory
+from tests.factories import JobFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -31,13 +31,22 @@ def ids(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {endpoint.path}"
 
 
+def address(endpoint: Endpoint, job: Job) -> str:
+    """Return the URL of an endpoint, with objects that exist in place of its parameters."""
+    worker, action = Worker.objects.first(), BulkAction.objects.first()
+    named = {"worker": worker and worker.pk, "bulk_id": action and action.pk, "queue": "mail", "task": "shop.tasks.add"}
+    query = "?verb=cancel&q=status:ERROR" if endpoint.path == "bulk/" else ""
+    return ROOT + endpoint.path.format(job_id=job.pk, target=job.target, **named) + query
+
+
 def send(client: Client, endpoint: Endpoint, job: Job, **more: Any) -> Any:
-    path = endpoint.path.format(job_id=job.pk, target=job.target, queue="mail", task="shop.tasks.add")
-    return client.generic(endpoint.method, ROOT + path, **more)
+    return client.generic(endpoint.method, address(endpoint, job), **more)
 
 
 @pytest.fixture
 def job(db: None) -> Job:
+    WorkerFactory()
+    BulkAction.objects.create(verb="cancel", query="status:ERROR", upto_id=0)
     made: Job = JobFactory(target="customer:7")
     return made
 
@@ -57,7 +66,7 @@ def test_unknown_users_are_rejected(client: Client, job: Job, endpoint: Endpoint
 @pytest.mark.parametrize("endpoint", GUARDED, ids=ids)
 @pytest.mark.parametrize("lacking", range(2))
 def test_each_permission_is_needed_and_named(login: Any, job: Job, endpoint: Endpoint, lacking: int) -> None:
-    every = {"view_job", *VERBS, "view_queue", "pause_queue", "resume_queue"}
+    every = {"view_job", *VERBS, "view_queue", "pause_queue", "resume_queue", "view_worker", "drain_worker"}
     missing = endpoint.permissions[min(lacking, len(endpoint.permissions) - 1)]
     response = send(login(*(every - {missing}), is_staff=True), endpoint, job)
     assert (response.status_code, error(response)["permission"]) == (403, f"jobqueue.{missing}")
@@ -66,7 +75,8 @@ def test_each_permission_is_needed_and_named(login: Any, job: Job, endpoint: End
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=ids)
 def test_the_permissions_of_the_table_are_enough(login: Any, job: Job, endpoint: Endpoint) -> None:
-    response = send(login(*endpoint.permissions), endpoint, job)
+    verb = ["cancel_job"] if endpoint.path.startswith("bulk/") else []  # a bulk action needs the permission of its verb, too
+    response = send(login(*endpoint.permissions, *verb), endpoint, job)
     assert response.status_code in (*endpoint.success_statuses, 409)
 
 
@@ -176,9 +186,7 @@ def test_an_authenticator_that_returns_none_rejects_all_requests(settings: Any, 
 def test_a_wrong_method_is_reported_with_the_right_ones(operator: Client, job: Job, endpoint: Endpoint) -> None:
     allowed = {"GET", "HEAD"} if endpoint.method == "GET" else {endpoint.method}
     for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} - allowed:
-        response = operator.generic(
-            method, ROOT + endpoint.path.format(job_id=job.pk, target=job.target, queue="mail", task="shop.tasks.add")
-        )
+        response = operator.generic(method, address(endpoint, job))
         assert response.status_code == 405
         assert set(response.headers["Allow"].split(", ")) == allowed
         assert method == "HEAD" or error(response)["code"] == "wrong_method"
@@ -189,7 +197,7 @@ def test_a_wrong_method_is_reported_with_the_right_ones(operator: Client, job: J
     "path",
     [
         "",
-        "jobs/",
+        "job/",
         "jobs/1",
         "nowhere/",
         "jobs/1/explode/",
