@@ -84,6 +84,14 @@ def first_lines() -> None:
 
 
 @pytest.fixture
+def small_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a search cover all jobs. The numbers of jobs rise from test to test, so the table may seem to have very many."""
+    from jobqueue.insight import search
+
+    monkeypatch.setattr(search, "WINDOW", 10**12)
+
+
+@pytest.fixture
 def shown_in_utc() -> Iterator[None]:
     """Make pages show times in UTC, whatever the suite's ``TIME_ZONE`` is."""
     from django.utils import timezone

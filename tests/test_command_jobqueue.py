@@ -26,6 +26,7 @@ pytestmark = pytest.mark.django_db
 # Search
 
 
+@pytest.mark.usefixtures("small_table")
 def test_jobs_are_found_by_a_search() -> None:
     JobFactory(success=True)
     job = JobFactory(error=True, args=[7], queue="mail", message="ValueError: no\nsecond line")
@@ -45,6 +46,7 @@ def test_jobs_are_found_by_a_search() -> None:
 # Bulk actions
 
 
+@pytest.mark.usefixtures("small_table")
 def test_all_jobs_of_a_search_are_changed_by_a_bulk_action() -> None:
     jobs = [JobFactory(error=True, queue="mail", message="OSError: timed out", task="tests.tasks.fail", args=[]) for _ in range(3)]
     JobFactory(paused=True, queue="mail")

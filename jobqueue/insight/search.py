@@ -116,7 +116,7 @@ class Reach:
         rows = self._jobs if after is None else self._jobs.filter(pk__lt=after)
         yield from self._read(rows.filter(pk__gt=self._before) if self._before else rows, chunk)
         older = self._older() if self._before else []
-        ids = [job_id for job_id in older if after is None or job_id < after]
+        ids = [job_id for job_id in older if job_id <= self._before and (after is None or job_id < after)]
         for first in range(0, len(ids), MAX_COUNTED):
             yield from self._read(rows.filter(pk__in=ids[first : first + MAX_COUNTED]), chunk)
 

@@ -23,6 +23,7 @@ def listed(client: Client, **query: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
+@pytest.mark.usefixtures("small_table")
 def test_pages_are_the_jobs_of_a_search_newest_first(viewer: Client) -> None:
     ids = [JobFactory(queue="mail").pk for _ in range(5)]
     JobFactory()

@@ -80,6 +80,7 @@ def test_jobs_are_deleted_and_running_ones_are_asked_to_stop() -> None:
     assert ended.pk != running.pk
 
 
+@pytest.mark.usefixtures("small_table")
 def test_the_preview_counts_and_changes_nothing() -> None:
     jobs = [JobFactory(error=True, queue=queue, task="shop.send") for queue in ("mail", "mail", "other")]
     JobFactory(success=True, task="shop.send")

@@ -15,6 +15,7 @@ from jobqueue import enqueue_many
 from jobqueue.core import states
 from jobqueue.models import (
     BackgroundJobLease,
+    BulkAction,
     Job,
     JobDependency,
     JobEvent,
@@ -160,6 +161,7 @@ def row_of(model: Any, column: str = "") -> Any:
         BackgroundJobLease: {"job_name": "d", "held_by_worker_id": "w", "lease_acquired_at": now, "heartbeat_at": now},
         JobDependency: {"parent": job, "child_id": 7},
         JobEvent: {"job": job, "name": "job.started"},
+        BulkAction: {"verb": "cancel", "query": "status:ERROR", "upto_id": 0},
         JobPhase: {"job": job, "position": 0, "name": "first", "started_at": now},
         Queue: {"name": "mail"},
         Sample: {"kind": "queue", "name": "mail", "seconds": 10, "slot": 1, "begins": 0},

@@ -118,6 +118,8 @@ def test_pages_follow_one_another_without_gaps_and_report_how_far_they_search(mo
             break
     assert pages == wanted
     assert found("target:t") == [old[2]]
+    twice = JobFactory(paused=True, target="new").pk
+    assert found("target:new") == [twice]
     assert found('error:"no"') == found("status:ERROR since:1h") == [old[0]]  # no column of the index is wanted
     assert found(f"{ended}") == [ended]
     assert search.page(Job.objects.current, search.parsed("status:ERROR"), 2).scope == ""

@@ -121,7 +121,9 @@ def test_a_parent_that_cannot_be_moved_is_set_aside_and_holds_up_no_other(monkey
 @pytest.mark.django_db
 def test_the_poll_finds_parents_and_their_first_open_child_by_an_index_without_statistics() -> None:
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE jobqueue_job CASCADE")  # autovacuum may have made statistics of the rows of other tests
+        cursor.execute(
+            "TRUNCATE jobqueue_job, jobqueue_jobdependency CASCADE"
+        )  # autovacuum may have made statistics of the rows of other tests
         parent_of("queued")
         cursor.execute("SET LOCAL enable_seqscan = on")
         first = JobDependency.objects.filter(parent=1, ended=False).order_by("child_id")[:1]

@@ -110,12 +110,18 @@ def test_a_delivery_that_refuses_any_change_is_skipped_for_a_while_and_delays_no
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(
-    ("column", "value"), [("message_id", "'junk'"), ("message_id", "x'00'"), ("attempts", "'x'"), ("attempts", "x'01'")]
-)
-def test_a_delivery_that_cannot_be_read_is_given_up_and_stops_no_other(column: str, value: str) -> None:
+@pytest.mark.parametrize("value", ["'x'", "x'01'"])
+def test_a_text_in_place_of_the_number_of_attempts_counts_as_none(value: str) -> None:
     first, bad, last = DeliveryFactory.create_batch(3)
-    write(WebhookDelivery, bad.pk, column, value)
+    write(WebhookDelivery, bad.pk, "attempts", value)
+    assert [one.delivery_id for one in claim()] == [first.pk, bad.pk, last.pk]
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("value", ["'junk'", "x'00'"])
+def test_a_delivery_that_cannot_be_read_is_given_up_and_stops_no_other(value: str) -> None:
+    first, bad, last = DeliveryFactory.create_batch(3)
+    write(WebhookDelivery, bad.pk, "message_id", value)
     assert [one.delivery_id for one in claim()] == [first.pk, last.pk]
     [(status, error)] = WebhookDelivery.objects.filter(pk=bad.pk).values_list("status", "error")
     assert status == "FAILED"
