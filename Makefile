@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 REPORTS := .reports
 WORKERS ?= 2
 # Tests with processes of their own wait for most of their time.
-WAITING_WORKERS ?= 4
+WAITING_WORKERS ?= 3
 
 # The first of these that starts and is new enough. Say PYTHON=… for another one.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -77,7 +77,8 @@ PATIENTLY = $(call PYTEST,$(1),$(2)) --dist loadfile -n $(WAITING_WORKERS) -o fa
 # What a commit needs; the tests without worker processes; and what `test` leaves out.
 QUICK := --dist worksteal -m "not faults and not browser and not slow and not long"
 TOGETHER := --dist worksteal -m "not faults and not browser and not slow"
-REST := -m "faults or browser or slow or long"
+ALONE := -m "(faults or browser or long) and not slow"
+SLOW := -m slow
 # The files that have such tests: to read all the others takes each process longer than some of the tests.
 FILES = $(shell grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 
@@ -96,10 +97,11 @@ test: $(STAMP)
 
 # All that `test` leaves out; CI runs both.
 test-all: $(STAMP)
-	$(BEGIN) $(call PATIENTLY,$(VENV),postgresql-rest,$(REST) $(call FILES,faults|browser|slow|long)); $(NOTE) \
+	$(BEGIN) $(call PATIENTLY,$(VENV),postgresql-alone,$(ALONE) $(call FILES,faults|browser|long)); $(NOTE) \
+	$(call PATIENTLY,$(VENV),postgresql-slow,$(SLOW) $(call FILES,slow)); $(NOTE) \
 	export TEST_DATABASE=sqlite; \
 	$(call PATIENTLY,$(VENV),sqlite-rest,-m "(faults or long) and not slow" $(sort $(ON_SQLITE) $(call FILES,long))); $(NOTE) \
-	$(call PATIENTLY,$(VENV),sqlite-slow,-m slow tests/lifecycle tests/faults/test_bad_rows.py); $(NOTE) \
+	$(call PATIENTLY,$(VENV),sqlite-slow,$(SLOW) tests/lifecycle tests/faults/test_bad_rows.py); $(NOTE) \
 	$(END)
 
 # Renew the lock of what CI installs, for the oldest Python and for a newer one.

@@ -86,9 +86,11 @@ def first_lines() -> None:
 @pytest.fixture
 def small_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a search cover all jobs. The numbers of jobs rise from test to test, so the table may seem to have very many."""
+    from jobqueue.admin import listing
     from jobqueue.insight import search
 
-    monkeypatch.setattr(search, "WINDOW", 10**12)
+    for module in (search, listing):
+        monkeypatch.setattr(module, "WINDOW", 10**12)
 
 
 @pytest.fixture

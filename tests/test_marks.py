@@ -167,7 +167,8 @@ def test_no_address_of_rest_shows_a_mark(client: Client, job: Job) -> None:
     JobFactory(target="", unique_key=job.unique_key)
     for endpoint in sorted(ENDPOINTS, key=lambda one: one.method == "DELETE"):
         if not endpoint.streams:
-            path = endpoint.path.format(job_id=job.pk, target="x", queue="default", task="shop.tasks.add")
+            named = {"job_id": job.pk, "target": "x", "queue": "default", "task": "shop.tasks.add", "bulk_id": 1, "worker": "web-1:7"}
+            path = endpoint.path.format(**named)
             clean(client.generic(endpoint.method, f"/jobqueue/{path}").content, path)
 
 

@@ -164,6 +164,7 @@ def note(client: Client, query: str) -> Any:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("small_table")
 def test_a_search_that_finds_nothing_says_what_was_searched_and_offers_what_would_find_it(viewer: Client) -> None:
     JobFactory.create_batch(2, queue="mail", task="shop.tasks.send", target="customer:7")
     found = note(viewer, "?q=mail")

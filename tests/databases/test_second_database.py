@@ -82,7 +82,7 @@ def judge(report: dict[str, Any]) -> None:
     assert models <= ours(report["tables"]["jobs"])
     assert others(report["tables"]["jobs"]) == set()
     assert others(report["asked"]["jobs"]) == set()
-    assert models - ours(report["written"]["jobs"]) <= {"jobqueue_queuesample"}
+    assert models - ours(report["written"]["jobs"]) <= {"jobqueue_bulkaction"}
 
 
 @pytest.mark.slow

@@ -31,7 +31,11 @@ def execute(sql):
 def run(tmp_path: Path) -> Iterator[Run]:
     """Return a function that runs code under the demo's settings, on a new database, and returns what it prints."""
     url = f"sqlite:///{tmp_path}/demo.sqlite3"
-    config = None if suite.SQLITE else embedded.database(f"{suite.NAME}_schema", embedded.DATA / "tests")
+    config = (
+        None
+        if suite.SQLITE
+        else embedded.database(f"{suite.NAME}_schema{os.environ.get('PYTEST_XDIST_WORKER', '')}", embedded.DATA / "tests")
+    )
     if config:
         url = f"postgres://postgres@/{config['HOST']}/{config['NAME']}"
     environment = {**os.environ, "DEMO_DATA_DIR": str(tmp_path), "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "demo_project.settings"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -182,7 +183,8 @@ def test_a_signal_to_all_while_workers_are_starting_is_no_failure(workers: Worke
     parent = workers.start("--processes", "2", environment=environment)
     wait_until(lambda: len(list(started.iterdir())) == 2 or not parent.alive, "both are starting", 30)
     for pid in (parent.pid, *children(parent.pid)):
-        os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # its parent has passed the signal on already
+            os.kill(pid, signal.SIGTERM)
     assert parent.wait() == 0, parent.text
     assert "ERROR" not in parent.text
 
@@ -233,7 +235,7 @@ def test_a_task_that_keeps_pythons_lock_beyond_its_limit_is_ended_soon_and_its_n
     bad = workers.enqueue(tasks.backtrack, timeout=1)
     assert wait_for(bad, "ERROR", seconds=30).crashes == 1
     assert time.monotonic() - began < 15, "long before the lease of 60 s"
-    assert f"the time limit of job {job_id(bad)} has been over for 2.5 s; it is killed" in parent.text
+    assert f"does not respond, and job {job_id(bad)} exceeded its time limit more than 2.5 s ago; it is killed" in parent.text
     assert wait_for(beside, "SUCCESS", seconds=30).crashes == 0
     assert parent.stop() == 0
 

@@ -56,7 +56,7 @@ def test_the_end_goes_in_its_order_though_a_job_swallows_everything_and_a_receiv
         "Interrupting 1 jobs that have not finished.",
         f"The delivery to http://127.0.0.1:{silent.port} does not stop.",
         "Closing the listener and the other services.",
-        f"Job {stubborn.job_id} (tests.faults.tasks.swallow) does not stop; it is given back",
+        f"Job {stubborn.job_id} (tests.faults.tasks.swallow) does not stop; it is handed back",
     )
     assert "Waiting up to 1 s for 1 deliveries in flight." in worker.text
     assert "Traceback" not in worker.text_without_failures

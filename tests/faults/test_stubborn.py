@@ -22,7 +22,7 @@ CLOSING = "Closing the listener and the other services."
 
 
 def given_back(job: Any) -> str:
-    return f"Job {job.job_id} ({job.task.module_path}) does not stop; it is given back"
+    return f"Job {job.job_id} ({job.task.module_path}) does not stop; it is handed back"
 
 
 def assert_given_back(worker: Any, *jobs: Any) -> None:

@@ -122,7 +122,7 @@ def judge(found: dict[str, WebhookDelivery], farm: Receivers) -> None:
         "silent": "No response within 2 s.",
         "dripping": "No response within 2 s.",
         "huge": "The receiver returned status 500.",
-        "closing": "disconnected",
+        "closing": "closed the connection",
         "bad tls": "CERTIFICATE_VERIFY_FAILED",
         "redirect": "redirects are not followed",
     }.items():
