@@ -43,7 +43,6 @@ def storm(job: Job, *requests: tuple[str, str]) -> list[tuple[str, int, dict[str
         return list(pool.map(send, range(THREADS)))
 
 
-@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("tokens")
 @pytest.mark.parametrize("state", ["paused", "running", "error", "scheduled"])
@@ -72,7 +71,6 @@ def test_cancel_and_resume_of_one_job_agree_with_what_it_did(state: str) -> None
     assert LogEntry.objects.count() == sum(status != 409 for _, status, _ in answers)
 
 
-@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("tokens")
 def test_of_many_who_delete_one_job_one_does() -> None:
