@@ -23,7 +23,8 @@ def on_signals(stop: Callable[[], None]) -> None:
 def quit_with_dump(first: Callable[[], None] | None = None) -> None:
     """End the process at once on SIGQUIT, with the stacks of all threads on the standard error; call `first` before the end.
 
-    C code writes the stacks, even if a thread holds the GIL.
+    C code writes the stacks, even if a thread holds the GIL. It reads them while other threads run, so it can crash in
+    the middle of the dump. The process then ends with SIGSEGV, as quickly.
     """
 
     def end(*_: object) -> None:
