@@ -23,7 +23,7 @@ def test_sigquit_ends_a_worker_at_once_with_the_stacks_of_its_threads(workers: W
     wait_for(job, "RUNNING", seconds=30) if hold else wait_until_started(workers.witness, job)
     worker.send(signal.SIGQUIT)
     code = worker.wait(5)
-    # CPython reads the stacks without the GIL. If threads go on running, this can crash it in the middle of the dump.
+    # CPython reads the stacks without the GIL. If threads continue to run, this can crash it in the middle of the dump.
     assert code == -signal.SIGQUIT or (code == -signal.SIGSEGV and not hold)
     assert "most recent call first" in worker.text
     if code == -signal.SIGQUIT:
