@@ -21,6 +21,7 @@ from jobqueue.db.pooling import WORKER_CONNECTIONS, pool_size, pooled_slots
 from jobqueue.db.records import NO_LEASE, Claimed, EndedRun, Event, Lease, LeaseHolder, Mark, Renewed, RunEnd, Scope
 from jobqueue.db.targets import Released
 from jobqueue.db.times import MomentField, Now
+from jobqueue.db.uuids import UUIDField
 
 __all__ = [
     "NO_LEASE",
@@ -39,6 +40,7 @@ __all__ = [
     "Renewed",
     "RunEnd",
     "Scope",
+    "UUIDField",
     "close_idle",
     "fenced",
     "for_alias",

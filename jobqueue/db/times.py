@@ -19,7 +19,7 @@ from django.utils.deconstruct import deconstructible
 from jobqueue import clock, conf
 from jobqueue.core import moments
 
-_COLUMN = re.compile(r'(?:(?:"[^"]+"|\w+)\.)?"[^"]+"')  # in a subquery, the alias of the table has no quotes
+COLUMN = re.compile(r'(?:(?:"[^"]+"|\w+)\.)?"[^"]+"')  # in a subquery, the alias of the table has no quotes
 FIRST, LAST = (f"{moment:%Y-%m-%d %H:%M:%S}" for moment in (moments.FIRST, moments.LAST))
 
 
@@ -49,7 +49,7 @@ class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # has no par
 
     def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
         """Return the expression that reads the column. Values computed from times, such as a minimum, are read unchanged."""
-        return (nearest(sql, compiler.connection.vendor), params) if _COLUMN.fullmatch(sql) else (sql, params)
+        return (nearest(sql, compiler.connection.vendor), params) if COLUMN.fullmatch(sql) else (sql, params)
 
     def get_db_converters(self, connection: Any) -> list[Any]:
         """Return the converter to aware times; none if Django's own conversion returns aware times already."""

@@ -32,9 +32,8 @@ class ForgetDeadWorkers(Duty):
         workers = Worker.objects.using(Job.objects.database.alias)
         with Job.objects.database.atomic():
             keys = list(_dead().select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
-            if keys:
-                workers.filter(pk__in=keys).delete()
-        return Report(items=len(keys), again=len(keys) == BATCH)
+            deleted = workers.filter(pk__in=keys).delete()[0] if keys else 0
+        return Report(items=deleted, again=deleted == BATCH)
 
 
 def _dead() -> QuerySet[Worker]:

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from jobqueue.core.webhook_rules import shown_url
-from jobqueue.db import MomentField, Now
+from jobqueue.db import MomentField, Now, UUIDField
 from jobqueue.managers.webhooks import DeliveryManager
 from jobqueue.models import fields
 from jobqueue.models.job import Job
@@ -37,7 +37,7 @@ class WebhookDelivery(fields.Row):
         FAILED = "FAILED", "Failed"
 
     id = models.BigAutoField(primary_key=True)
-    message_id = models.UUIDField(editable=False)
+    message_id = UUIDField(editable=False)
     job = models.ForeignKey(Job, keep_pending, related_name="deliveries", db_constraint=False, db_index=False)
     event = models.CharField(max_length=40, help_text="For example job.completed.")
     queue = models.CharField(max_length=200)

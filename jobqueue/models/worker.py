@@ -6,7 +6,7 @@ was stopping, this does not count as a crash of its jobs.
 
 from django.db import models
 
-from jobqueue.db import MomentField, Now
+from jobqueue.db import MomentField, Now, UUIDField
 from jobqueue.models import fields
 
 
@@ -19,7 +19,7 @@ class Worker(fields.Row):
         RUNNING = "RUNNING", "running"
         DRAINING = "DRAINING", "draining"
 
-    id = models.UUIDField(primary_key=True, editable=False)
+    id = UUIDField(primary_key=True, editable=False)
     host = fields.text(255)
     pid = fields.number()
     queues = fields.json(list, help_text="The queues it serves; empty: all.")

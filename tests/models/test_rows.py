@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.test import Client
 
-from jobqueue.models import Job, JobDependency, Queue, Schedule, Worker
-from tests.factories import JobFactory, ScheduleFactory, WorkerFactory
+from jobqueue import clock
+from jobqueue.duties.forget_dead_workers import ForgetDeadWorkers
+from jobqueue.models import Job, JobDependency, Queue, Schedule, WebhookDelivery, Worker
+from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 from tests.unchecked import unchecked, write
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
@@ -38,3 +41,48 @@ def test_a_text_in_a_number_column_ends_no_page_and_no_command(model: Any, colum
         jobs = [str(Job.objects.order_by("pk").values_list("pk", flat=True)[0])] if command == "report" else []
         for more in ([], ["--json"]):
             call_command("jobqueue", command, *jobs, *more, stdout=io.StringIO())
+
+
+JUNK = [
+    "'junk'",
+    "''",
+    "7",
+    "2.5",
+    "x'00ff'",
+    "'zz' || hex(randomblob(15))",
+    "hex(randomblob(16)) || char(0) || 'x'",
+    "'é' || hex(randomblob(15))",
+]
+
+
+@pytest.mark.parametrize("value", JUNK)
+@pytest.mark.parametrize("model", [WebhookDelivery, Worker])
+def test_a_value_that_is_no_uuid_ends_no_page_and_no_command(model: Any, value: str) -> None:
+    rows = {WebhookDelivery: DeliveryFactory(), Worker: WorkerFactory()}
+    other = {WebhookDelivery: DeliveryFactory(), Worker: WorkerFactory()}[model]
+    write(model, rows[model].pk, "message_id" if model is WebhookDelivery else "id", value)
+    client = Client(raise_request_exception=False)
+    client.force_login(get_user_model().objects.create_superuser("root"))
+    pages = ["/admin/jobqueue/webhookdelivery/", "/admin/jobqueue/worker/", "/jobqueue/workers/"]
+    pages += [f"/admin/jobqueue/webhookdelivery/{rows[WebhookDelivery].pk}/change/"]
+    assert [(page, status) for page in pages if (status := client.get(page).status_code) != 200] == []
+    for command in ("webhooks", "status"):
+        call_command("jobqueue", command, stdout=io.StringIO())
+    name = "message_id" if model is WebhookDelivery else "id"
+    first, second = (sorted(model.objects.values_list(name, flat=True)) for _ in range(2))
+    assert first == second  # the same at each reading
+    assert len({*first}) == 2
+    assert getattr(other, name) in first
+
+
+def test_a_uuid_with_hyphens_of_other_software_is_read_as_it_is() -> None:
+    worker = WorkerFactory()
+    write(Worker, worker.pk, "id", f"'{worker.pk}'")
+    assert Worker.objects.values_list("id", flat=True).get() == worker.pk
+
+
+def test_a_dead_worker_whose_id_is_no_uuid_does_not_stop_the_deletion_of_others() -> None:
+    bad, good = (WorkerFactory(heartbeat_at=clock.now() - timedelta(days=2)) for _ in range(2))
+    write(Worker, bad.pk, "id", "'junk'")
+    assert ForgetDeadWorkers().run_once(clock.now()).items == 1
+    assert not Worker.objects.filter(pk=good.pk).exists()
