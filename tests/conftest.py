@@ -11,7 +11,7 @@ from django.core.management import call_command
 import demo_project.library.tasks
 import demo_project.workload.tasks  # noqa: F401
 from demo_project import schema
-from jobqueue.core import repeats
+from jobqueue.core import recent, repeats
 from jobqueue.db.fast_path import switch
 from tests import order
 from tests.pooler import POOLED, end_sessions
@@ -79,8 +79,9 @@ def renew(connection: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def first_lines() -> None:
-    """Count each test's log lines as the first of their kind."""
+    """Count each test's log lines as the first of their kind, and its results as the first ones that a page needs."""
     repeats.forget()
+    recent.forget()
 
 
 @pytest.fixture

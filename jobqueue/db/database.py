@@ -70,6 +70,11 @@ class Database:
         return connections[self.alias]
 
     @property
+    def scope(self) -> tuple[str, str]:
+        """The alias, and the schema that django-tenants has set on this thread's connection, for keys of results that are kept."""
+        return self.alias, str(getattr(self.connection, "schema_name", ""))
+
+    @property
     def file(self) -> Path | None:
         """The file of the database, or None if it is not a file."""
         return None

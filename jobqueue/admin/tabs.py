@@ -1,0 +1,158 @@
+"""The tabs on every page of the app's admin. To add one, add a line to `TABS`.
+
+A tab is shown if its page exists on the site, and the user may view it. Its number is counted up to `MAX_COUNTED`; the
+numbers of all tabs are one statement, whose result a process keeps for `KEPT_SECONDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.contrib.admin.sites import all_sites
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from jobqueue.access import visible
+from jobqueue.core import states
+from jobqueue.core.amounts import bounded
+from jobqueue.core.recent import Recent
+from jobqueue.db import counting
+from jobqueue.insight.workers import alive
+from jobqueue.models import Job, Queue, Schedule, WebhookDelivery, Worker
+
+MAX_COUNTED = 10_000
+KEPT_SECONDS = 3.0
+
+Rows = Callable[[HttpRequest], QuerySet[Any]]
+
+_counts = Recent(KEPT_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A tab: its name, the name of its page's URL, and the model that the user must be allowed to view.
+
+    `pages` are the beginnings of the names of further URLs whose pages show this tab as the current one; the longest
+    beginning wins. `rows` returns the query whose rows are counted, and `counted` says what they are.
+    """
+
+    label: Promise
+    page: str
+    model: type[Model]
+    pages: tuple[str, ...] = ()
+    rows: Rows | None = None
+    counted: Promise | str = ""
+    permission: str = ""  # that the user needs as well
+
+    def share(self, url_name: str) -> int:
+        """Return how much of the name of a URL belongs to the tab's own names; 0 if it is no page of the tab."""
+        return max((len(name) for name in (self.page, *self.pages) if url_name.startswith(name)), default=0)
+
+
+def _failed_jobs(request: HttpRequest) -> QuerySet[Job]:
+    return visible.narrow(request.user, Job.objects.current.filter(status=states.Status.ERROR))
+
+
+def _failed_deliveries(request: HttpRequest) -> QuerySet[WebhookDelivery]:
+    rows = WebhookDelivery.objects.using(Job.objects.database.alias).filter(status=WebhookDelivery.Status.FAILED)
+    return visible.narrow_deliveries(request.user, rows)
+
+
+TABS = (
+    Tab(_("Overview"), "app_list", Job),
+    Tab(_("Jobs"), "jobqueue_job_changelist", Job, ("jobqueue_job_",)),
+    Tab(_("Errors"), "jobqueue_job_errors", Job, ("jobqueue_job_error",), _failed_jobs, _("jobs in error")),
+    Tab(_("Queues"), "jobqueue_queue_changelist", Queue, ("jobqueue_queue_",)),
+    Tab(_("Tasks"), "jobqueue_job_tasks", Job, ("jobqueue_job_task",)),
+    Tab(_("Targets"), "jobqueue_job_targets", Job, ("jobqueue_job_target", "jobqueue_job_clear_target")),
+    Tab(
+        _("Workers"),
+        "jobqueue_worker_changelist",
+        Worker,
+        ("jobqueue_worker_", "jobqueue_backgroundjoblease_"),
+        lambda request: alive(),
+        _("alive"),
+    ),
+    Tab(
+        _("Schedules"),
+        "jobqueue_schedule_changelist",
+        Schedule,
+        ("jobqueue_schedule_",),
+        lambda request: Schedule.objects.current.failing(),
+        _("failing"),
+    ),
+    Tab(
+        _("Webhooks"),
+        "jobqueue_webhookdelivery_changelist",
+        WebhookDelivery,
+        ("jobqueue_webhookdelivery_",),
+        _failed_deliveries,
+        _("failed"),
+    ),
+    Tab(_("Activity"), "jobqueue_job_activity", Job, ("jobqueue_job_activity",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTab:
+    """A tab as the template shows it."""
+
+    label: Promise
+    url: str
+    is_current: bool
+    number: str
+    counted: Promise | str
+
+
+def site_of(request: HttpRequest) -> AdminSite | None:
+    """Return the admin site that serves a request; None if a page of another app calls this."""
+    name = getattr(request, "current_app", None) or getattr(request.resolver_match, "namespace", None)
+    return next((site for site in all_sites if site.name == name), None)
+
+
+def shown_tabs(request: HttpRequest) -> list[ShownTab]:
+    """Return the tabs that a user sees on a page."""
+    site = site_of(request)
+    if site is None:
+        return []
+    found = [(tab, url) for tab in TABS if (url := _url(site, tab)) and _may_view(site, request, tab)]
+    url_name = getattr(request.resolver_match, "url_name", "") or ""
+    current = max((tab for tab, _ in found), key=lambda tab: tab.share(url_name), default=None)
+    numbers = _numbers(request, [tab for tab, _ in found])
+    return [
+        ShownTab(tab.label, url, tab is current and bool(tab.share(url_name)), numbers.get(tab.page, ""), tab.counted) for tab, url in found
+    ]
+
+
+def _url(site: AdminSite, tab: Tab) -> str:
+    arguments = {"app_label": Job._meta.app_label} if tab.page == "app_list" else {}
+    try:
+        return reverse(f"admin:{tab.page}", kwargs=arguments, current_app=site.name)
+    except NoReverseMatch:
+        return ""
+
+
+def _may_view(site: AdminSite, request: HttpRequest, tab: Tab) -> bool:
+    if not site.is_registered(tab.model):
+        return False
+    may: bool = site.get_model_admin(tab.model).has_view_permission(request)
+    user: Any = request.user
+    return may and (not tab.permission or user.has_perm(tab.permission))
+
+
+def _numbers(request: HttpRequest, tabs: list[Tab]) -> dict[str, str]:
+    """Return the numbers that are not 0, by the names of the pages."""
+    queries = {tab.page: tab.rows(request) for tab in tabs if tab.rows is not None}
+    if not queries:
+        return {}
+    database = Job.objects.database
+    # What the user may see is a part of the statement, so users with different rights have different results.
+    sql, params = counting.statement(database, [*queries.values()], MAX_COUNTED)
+    numbers = _counts((database.scope, sql, repr(params)), lambda: counting.count(database, sql, params))
+    return {page: bounded(number, number >= MAX_COUNTED) for page, number in zip(queries, numbers, strict=True) if number}
