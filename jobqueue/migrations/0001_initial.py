@@ -259,46 +259,45 @@ class Migration(migrations.Migration):
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["PENDING", "QUEUED", "RUNNING", "PAUSED", "ERROR", "SUCCESS", "CANCELED"])),
+                        condition=models.Q(
+                            models.Q(
+                                jobqueue.models.fields.OneOf("status", "QUEUED", "RUNNING", "PAUSED", "ERROR", "SUCCESS", "CANCELED"),
+                                ("waiting_for", ""),
+                            ),
+                            models.Q(
+                                ("status", "PENDING"),
+                                models.Q(
+                                    jobqueue.models.fields.OneOf("waiting_for", "children", "target"),
+                                    models.Q(("run_at__isnull", False), ("waiting_for", "time")),
+                                    _connector="OR",
+                                ),
+                            ),
+                            _connector="OR",
+                        ),
                         name="jobqueue_job_status",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(("run_at__isnull", False), ("status", "PENDING"), ("waiting_for", "time")),
-                            models.Q(("status", "PENDING"), ("waiting_for__in", ["children", "target"])),
-                            models.Q(models.Q(("status", "PENDING"), _negated=True), ("waiting_for", "")),
-                            _connector="OR",
-                        ),
-                        name="jobqueue_job_waiting_for",
-                    ),
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(
-                                ("heartbeat_at__isnull", False),
-                                ("lease_expires_at__isnull", False),
-                                ("status", "RUNNING"),
-                                models.Q(("lease_owner", ""), _negated=True),
-                            ),
-                            models.Q(
-                                models.Q(("status", "RUNNING"), _negated=True),
-                                ("heartbeat_at__isnull", True),
-                                ("lease_expires_at__isnull", True),
-                                ("lease_owner", ""),
-                            ),
-                            _connector="OR",
+                        condition=jobqueue.models.fields.AllOrNone(
+                            models.Q(("status", "RUNNING"), _negated=True),
+                            models.Q(("lease_owner", "")),
+                            models.Q(("lease_expires_at__isnull", True)),
+                            models.Q(("heartbeat_at__isnull", True)),
                         ),
                         name="jobqueue_job_lease",
                     ),
                     models.CheckConstraint(condition=models.Q(("progress__gte", 0), ("progress__lte", 100)), name="jobqueue_job_progress"),
                     models.CheckConstraint(
                         condition=models.Q(
-                            models.Q(("holds_target", False), models.Q(("target", ""), _negated=True), _connector="OR"),
                             models.Q(
-                                ("holds_target", False), models.Q(("status__in", ["SUCCESS", "CANCELED"]), _negated=True), _connector="OR"
+                                ("holds_target", False),
+                                models.Q(("target", ""), models.Q(("status", "RUNNING"), _negated=True), _connector="OR"),
                             ),
                             models.Q(
-                                ("holds_target", True), ("target", ""), models.Q(("status", "RUNNING"), _negated=True), _connector="OR"
+                                ("holds_target", True),
+                                models.Q(("target", ""), _negated=True),
+                                models.Q(jobqueue.models.fields.OneOf("status", "SUCCESS", "CANCELED"), _negated=True),
                             ),
+                            _connector="OR",
                         ),
                         name="jobqueue_job_holds_target",
                     ),

@@ -141,12 +141,55 @@ class Readable(Func):
         return f"({' AND '.join(conditions)})", params
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:
-        """Return a condition that names each column once, because the server parses a constraint again for each statement."""
+        """Return a condition that names each column once: see `OneOf`."""
         parts = [compiler.compile(expression) for expression in self.get_source_expressions()]
         names, params = [part for part, _ in parts], [param for _, values in parts for param in values]
-        if len(names) == 1:
-            return f"({names[0]} BETWEEN '{FIRST}+00' AND '{LAST}+00')", params
-        return f"('[{FIRST}+00,{LAST}+00]'::tstzrange @> ALL (ARRAY[{', '.join(names)}]::timestamptz[]))", params
+        times = f"{names[0]}::timestamptz" if len(names) == 1 else f"ALL (ARRAY[{', '.join(names)}]::timestamptz[])"
+        return f"('[{FIRST}+00,{LAST}+00]'::tstzrange @> {times})", params
+
+
+class OneOf(Func):
+    """The condition that a text column has one of these names.
+
+    PostgreSQL parses the stored form of each check again for each statement. With an array, it is half as long as with IN.
+    """
+
+    output_field = models.BooleanField()
+
+    def __init__(self, column: Any, *names: str) -> None:
+        """Store the column and the names, which need no quotes."""
+        super().__init__(column)
+        self.names = names
+
+    def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:  # type: ignore[override]
+        """Return a condition with IN."""
+        column, params = compiler.compile(*self.get_source_expressions())
+        return f"""({column} IN ('{"', '".join(self.names)}'))""", params
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:
+        """Return a condition with an array."""
+        column, params = compiler.compile(*self.get_source_expressions())
+        return f"({column} = ANY ('{{{','.join(self.names)}}}'))", params
+
+
+class AllOrNone(Func):
+    """The condition that all of these conditions are true, or none is. It names each of them once, to be short."""
+
+    output_field = models.BooleanField()
+
+    def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:  # type: ignore[override]
+        """Return a condition that counts, because conditions are numbers on SQLite."""
+        parts, params = self._compiled(compiler)
+        return f"({' + '.join(parts)} IN (0, {len(parts)}))", params
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, Any]:
+        """Return a condition that compares the first condition with each of the rest."""
+        (first, *others), params = self._compiled(compiler)
+        return f"({first} = ALL (ARRAY[{', '.join(others)}]))", params
+
+    def _compiled(self, compiler: Any) -> tuple[list[str], list[Any]]:
+        compiled = [compiler.compile(expression) for expression in self.get_source_expressions()]
+        return [f"({part})" for part, _ in compiled], [param for _, values in compiled for param in values]
 
 
 class Token(Func):

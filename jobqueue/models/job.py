@@ -116,28 +116,26 @@ class Job(models.Model):
             ("run_now_job", "Can run scheduled jobs now"),
         )
         constraints = (
-            models.CheckConstraint(condition=Q(status__in=states.Status.values), name="jobqueue_job_status"),
+            # PostgreSQL parses the checks again for each statement, so they are short.
             models.CheckConstraint(
                 condition=(
-                    Q(status="PENDING", waiting_for="time", run_at__isnull=False)
-                    | Q(status="PENDING", waiting_for__in=["children", "target"])
-                    | (~Q(status="PENDING") & Q(waiting_for=""))
+                    Q(fields.OneOf("status", "QUEUED", "RUNNING", "PAUSED", "ERROR", "SUCCESS", "CANCELED"), waiting_for="")
+                    | Q(status="PENDING")
+                    & (fields.OneOf("waiting_for", "children", "target") | Q(waiting_for="time", run_at__isnull=False))
                 ),
-                name="jobqueue_job_waiting_for",
+                name="jobqueue_job_status",
             ),
             models.CheckConstraint(
-                condition=(
-                    Q(status="RUNNING", lease_expires_at__isnull=False, heartbeat_at__isnull=False) & ~Q(lease_owner="")
-                    | ~Q(status="RUNNING") & Q(lease_owner="", lease_expires_at__isnull=True, heartbeat_at__isnull=True)
+                condition=fields.AllOrNone(
+                    ~Q(status="RUNNING"), Q(lease_owner=""), Q(lease_expires_at__isnull=True), Q(heartbeat_at__isnull=True)
                 ),
                 name="jobqueue_job_lease",
             ),
             models.CheckConstraint(condition=Q(progress__gte=0, progress__lte=100), name="jobqueue_job_progress"),
             models.CheckConstraint(
                 condition=(
-                    (Q(holds_target=False) | TARGETED)
-                    & (Q(holds_target=False) | ~Q(status__in=list(states.FINAL)))
-                    & (Q(holds_target=True) | Q(target="") | ~Q(status="RUNNING"))
+                    Q(holds_target=False) & (Q(target="") | ~Q(status="RUNNING"))
+                    | Q(holds_target=True) & TARGETED & ~Q(fields.OneOf("status", *states.FINAL))
                 ),
                 name="jobqueue_job_holds_target",
             ),

@@ -36,10 +36,10 @@ LEASE = "lease_owner = 'w', lease_expires_at = CURRENT_TIMESTAMP, heartbeat_at =
 REFUSED = {
     "a status that does not exist": ("jobqueue_job_status", {}, "status = 'DONE'"),
     "a status in lower case": ("jobqueue_job_status", {}, "status = 'queued'"),
-    "PENDING for nothing": ("jobqueue_job_waiting_for", {"scheduled": True}, "waiting_for = ''"),
-    "PENDING for something unknown": ("jobqueue_job_waiting_for", {"scheduled": True}, "waiting_for = 'rain'"),
-    "QUEUED that waits": ("jobqueue_job_waiting_for", {}, "waiting_for = 'time'"),
-    "SUCCESS that waits": ("jobqueue_job_waiting_for", {"success": True}, "waiting_for = 'target'"),
+    "PENDING for nothing": ("jobqueue_job_status", {"scheduled": True}, "waiting_for = ''"),
+    "PENDING for something unknown": ("jobqueue_job_status", {"scheduled": True}, "waiting_for = 'rain'"),
+    "QUEUED that waits": ("jobqueue_job_status", {}, "waiting_for = 'time'"),
+    "SUCCESS that waits": ("jobqueue_job_status", {"success": True}, "waiting_for = 'target'"),
     "RUNNING without an owner": ("jobqueue_job_lease", {"running": True}, "lease_owner = ''"),
     "RUNNING without an end of its lease": ("jobqueue_job_lease", {"running": True}, "lease_expires_at = NULL"),
     "RUNNING without a heartbeat": ("jobqueue_job_lease", {"running": True}, "heartbeat_at = NULL"),
@@ -231,7 +231,7 @@ def test_the_check_of_an_instance_accepts_its_times_and_refuses_one_that_cannot_
 @pytest.mark.django_db
 def test_a_job_that_waits_for_its_time_has_one() -> None:
     job = JobFactory(scheduled=True)
-    refuse(f"UPDATE jobqueue_job SET run_at = NULL WHERE id = {job.pk}", "jobqueue_job_waiting_for")
+    refuse(f"UPDATE jobqueue_job SET run_at = NULL WHERE id = {job.pk}", "jobqueue_job_status")
 
 
 DIGITS = "9" * 5000
