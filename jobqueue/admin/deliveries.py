@@ -97,6 +97,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
             "error": prose(delivery.error),
             "facts": masked_json(delivery.facts),
             "body": _body(delivery.body),
+            "attempts": cells.attempt_rows(delivery),
             "verbs": self.verbs_of(request, delivery),
             **(extra_context or {}),
         }

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.contrib import admin
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from jobqueue import clock
 from jobqueue.admin.columns import badge
-from jobqueue.admin.formatting import NOTHING, ago, between, prose
+from jobqueue.admin.formatting import NOTHING, ago, between, moment, prose
 from jobqueue.core.webhook_rules import shown_url
+from jobqueue.insight.duties import moment as read_moment
 from jobqueue.models import WebhookDelivery
+from jobqueue.webhooks.shown import attempts_of
 
 BRIEF_URL = 80
 MAX_ERROR = 160
@@ -85,3 +90,34 @@ def last_response(delivery: WebhookDelivery) -> SafeString | str:
     code = "" if error and code and code in error else code
     kind = "error" if error else "success"
     return format_html('<span class="jq-response jq-response-{}">{}</span>', kind, " ".join(part for part in (code, error) if part))
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One attempt on the page of a delivery."""
+
+    number: str
+    at: SafeString | str
+    receiver: str
+    result: SafeString | str
+    took: str
+    excerpt: str
+
+
+def attempt_rows(delivery: WebhookDelivery) -> list[AttemptRow]:
+    """Return the attempts of a delivery, the newest first."""
+    now = now_of(delivery)
+    return [_attempt(entry, now) for entry in reversed(attempts_of(delivery))]
+
+
+def _attempt(entry: dict[str, Any], now: datetime) -> AttemptRow:
+    when, number, took = read_moment(entry["at"] or ""), entry["attempt"], entry["milliseconds"]
+    response = prose(entry["error"] or "", MAX_ERROR).strip().partition("\n")[0] or _("status %(status)s") % {"status": entry["status"]}
+    return AttemptRow(
+        "" if number is None else str(number),
+        moment(when, now) if when is not None else NOTHING,
+        entry["url"] or "",
+        format_html('<span class="jq-response jq-response-{}">{}</span>', "error" if entry["error"] else "success", response),
+        "" if took is None else _("%(number)s ms") % {"number": f"{took:,}"},
+        prose(entry["excerpt"] or ""),
+    )

@@ -96,7 +96,7 @@ class DeliveryChangeList(ChangeList):
             self.newest_only = newest > WINDOW
             if self.newest_only:
                 queryset = queryset.filter(pk__gt=newest - WINDOW)
-        return queryset.defer("body", "facts")
+        return queryset.defer("body", "facts", "history")
 
     @property
     def summary(self) -> str:

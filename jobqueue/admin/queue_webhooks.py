@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
@@ -19,10 +20,11 @@ from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import NOTHING, excerpt
 from jobqueue.core import event_names, webhook_rules
 from jobqueue.core.masking import mask_text
-from jobqueue.exceptions import InvalidOption
+from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.lifecycle.queues import check_name
 from jobqueue.models import Job, Queue
 from jobqueue.webhooks.queues import QueueWebhook, check_webhook, queue_webhook, set_queue_webhook
+from jobqueue.webhooks.trial import WebhookTest, send_test
 
 LONGEST = 300
 DEFAULT_EVENTS = ", ".join(event_names.SENT_BY_DEFAULT)
@@ -54,17 +56,53 @@ class WebhookForm(forms.Form):
 
 
 @method_decorator(transaction.non_atomic_requests, name="webhook_view")
+@method_decorator(transaction.non_atomic_requests, name="test_webhook_view")
 class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
     """The admin with the form of a queue's webhook."""
 
     def get_urls(self) -> list[URLPattern]:
         """Add the URL of the form; the queue is named in its query, because a name can have any characters."""
-        return [path("webhook/", self.admin_site.admin_view(self.webhook_view), name="jobqueue_queue_webhook"), *super().get_urls()]
+        wrap = self.admin_site.admin_view
+        return [
+            path("webhook/", wrap(self.webhook_view), name="jobqueue_queue_webhook"),
+            path("webhook/test/", wrap(self.test_webhook_view), name="jobqueue_queue_test_webhook"),
+            *super().get_urls(),
+        ]
 
     @audited
     def webhook_view(self, request: HttpRequest) -> HttpResponse:
         """Show the webhook of one queue, and change it by POST."""
         name = (request.POST if request.method == "POST" else request.GET).get("queue", "")
+        refusal = self._refused(request, name)
+        if refusal is not None:
+            return refusal
+        form = WebhookForm(request.POST) if request.method == "POST" else None
+        if form is not None and form.is_valid():
+            self._save(request, name, form.cleaned_data["url"], form.cleaned_data["events"])
+            return self._back()
+        return self._page(request, name, form)
+
+    @audited
+    def test_webhook_view(self, request: HttpRequest) -> HttpResponse:
+        """Send a test to the saved URL of one queue, by POST, and show the response; a GET redirects to the page of the webhook."""
+        name = (request.POST if request.method == "POST" else request.GET).get("queue", "")
+        refusal = self._refused(request, name)
+        if refusal is not None:
+            return refusal
+        if request.method != "POST":
+            page = reverse("admin:jobqueue_queue_webhook", current_app=self.admin_site.name)
+            return HttpResponseRedirect(f"{page}?{urlencode({'queue': name})}")
+        try:
+            result = send_test(name)
+        except JobQueueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return self._page(request, name)
+        text = f"Sent a test to {result.url}."
+        audit.record(request.user, "test-webhook", Queue(name=name), audit.DONE, audit.address_of(request), text=text)
+        return self._page(request, name, test=result)
+
+    def _refused(self, request: HttpRequest, name: str) -> HttpResponse | None:
+        """Return the response to a request for a queue whose webhook the user may not see; None if the user may."""
         if not self.has_view_permission(request) or not self.may_set_webhook(request):
             raise PermissionDenied
         try:
@@ -76,14 +114,11 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
             raise PermissionDenied
         if _holds_secret(name):
             return self._refuse_secret(request, name)
-        if request.method == "POST":
-            form = WebhookForm(request.POST)
-            if form.is_valid():
-                self._save(request, name, form.cleaned_data["url"], form.cleaned_data["events"])
-                return self._back()
-        else:
-            now = queue_webhook(name)
-            form = WebhookForm(initial={"url": now.url, "events": list(now.events)})
+        return None
+
+    def _page(self, request: HttpRequest, name: str, form: WebhookForm | None = None, test: WebhookTest | None = None) -> HttpResponse:
+        now = queue_webhook(name)
+        form = form or WebhookForm(initial={"url": now.url, "events": list(now.events)})
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
@@ -93,6 +128,8 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
             "media": self.media + form.media,
             "form": form,
             "queue": name,
+            "has_url": bool(now.url),
+            "test": test,
         }
         return TemplateResponse(request, "jobqueue/admin/queue_webhook.html", context)
 

@@ -27,7 +27,15 @@ from jobqueue.api.responses import ApiError, json_response
 from jobqueue.api.streams import limits
 from jobqueue.exceptions import JobDoesNotExist
 
-CONVERTERS: Final = {"job_id": "str", "bulk_id": "str", "target": "str", "queue": "path", "task": "path", "worker": "str"}
+CONVERTERS: Final = {
+    "job_id": "str",
+    "bulk_id": "str",
+    "target": "str",
+    "queue": "path",
+    "task": "path",
+    "worker": "str",
+    "delivery": "str",
+}
 UNKNOWN = "No endpoint has this URL. The URLs end with a slash; openapi.json lists them."
 
 logger = logging.getLogger("jobqueue")

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import bulk, samples, schema, views
+from jobqueue.api import bulk, deliveries, samples, schema, views
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
@@ -108,6 +108,28 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
             *(samples.series(kind), "Series", ("view_queue",), ("period",)),
         )
         for kind in KINDS
+    ),
+    Endpoint(
+        *("GET", "deliveries/", "deliveries", "The webhook deliveries, the newest first.", deliveries.list_deliveries, "Deliveries"),
+        permissions=("view_webhookdelivery",),
+        query=("delivery_status", "limit", "after"),
+    ),
+    Endpoint(
+        *("GET", "deliveries/{delivery}/", "delivery", "One delivery with its attempts.", deliveries.show_delivery, "DeliveryDetail"),
+        permissions=("view_webhookdelivery",),
+    ),
+    *(
+        Endpoint(
+            *("POST", f"deliveries/{{delivery}}/{verb}/", f"delivery_{verb}", summary, deliveries.act(verb), "DeliveryAnswer"),
+            permissions=("view_webhookdelivery", f"{permission}_webhookdelivery"),
+            can_be_refused=True,
+        )
+        for verb, (_, permission, summary) in deliveries.VERBS.items()
+    ),
+    Endpoint(
+        *("POST", "queues/{queue}/test-webhook/", "queue_test_webhook", "Send a test to the webhook of a queue."),
+        *(deliveries.test_webhook, "WebhookTest", ("view_queue", "set_webhook_queue")),
+        can_be_refused=True,
     ),
     Endpoint(
         *("GET", "scaler/", "scaler", "How many slots each queue needs.", samples.scaler, "Scaler", ("view_queue",), ("within",)),

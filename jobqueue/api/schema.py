@@ -10,10 +10,12 @@ import jobqueue
 from jobqueue import conf
 from jobqueue.api import params, shapes
 from jobqueue.api.endpoint import Endpoint
+from jobqueue.api.shape_parts import OBJECT, ref
 from jobqueue.bulk.actions import VERBS
 from jobqueue.core import scaling
 from jobqueue.core.loads import RINGS
 from jobqueue.core.search import MAX_LENGTH
+from jobqueue.models import WebhookDelivery
 
 NAME = {"type": "string", "minLength": 1, "maxLength": params.MAX_TEXT}
 QUERY = {"type": "string", "maxLength": params.MAX_TEXT, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
@@ -34,6 +36,8 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "tenant": (QUERY, "The tenant; empty for a target without a tenant."),
     "bulk_id": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The number of the bulk action."),
+    "delivery": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The number of the delivery."),
+    "delivery_status": ({"enum": [*WebhookDelivery.Status.values]}, "Only deliveries in this state."),
     "verb": ({"enum": [*VERBS]}, "What to do; needs the permission of the verb, such as `cancel_job`."),
     "dry_run": ({"enum": ["0", "1"], "default": "0"}, "Whether only to count the jobs."),
     "q": ({**QUERY, "maxLength": MAX_LENGTH}, "The search, such as `status:ERROR order_id=7 since:2h`; without it, all jobs."),
@@ -97,10 +101,10 @@ def _schemes() -> dict[str, Any]:
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     in_path = re.findall(r"\{(\w+)\}", endpoint.path)
     parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query", endpoint.required) for name in endpoint.query]
-    shape = shapes.ref(endpoint.returns) if endpoint.returns else shapes.OBJECT
+    shape = ref(endpoint.returns) if endpoint.returns else OBJECT
     description, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", endpoint.content_type)
     responses = {str(status): _response(description or DONE[status], shape, kind) for status in endpoint.success_statuses}
-    responses |= {str(status): _response(ERRORS[status], shapes.ref("Error")) for status in _errors(endpoint, in_path)}
+    responses |= {str(status): _response(ERRORS[status], ref("Error")) for status in _errors(endpoint, in_path)}
     described: dict[str, Any] = {
         "operationId": f"{endpoint.name}_{endpoint.method.lower()}",
         "summary": endpoint.summary,

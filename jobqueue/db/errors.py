@@ -12,6 +12,7 @@ UNABLE = ("25006", "25P03", "25P04")
 # Errors of the database about values, or of Python about values that it reads from a row or computes with.
 REFUSALS = (DatabaseError, ValueError, TypeError, ArithmeticError, RecursionError, LookupError, AttributeError)
 SQLITE_ERROR = 1  # the code of errors of a statement; all other codes are about the file or its locks
+NOT_UTF8 = "Could not decode to UTF-8"
 IN_FAILED_TRANSACTION = "25P02"
 LOCK_REFUSED = "55P03"
 GIVEN_UP = ("57014", LOCK_REFUSED, "40P01")
@@ -27,8 +28,10 @@ def _is_statements_fault(error: BaseException) -> bool:
     """Return whether an OperationalError is about a value of the statement, and not about an unreachable database.
 
     SQLite raises it for JSON that it cannot read, PostgreSQL (class 54) for values that are nested too deep or too
-    large for an index.
+    large for an index. Python's SQLite module raises it, without a code, for a text that is not UTF-8.
     """
+    if str(error).startswith(NOT_UTF8):
+        return True
     if (_sqlstate(error) or "").startswith("54"):
         return True
     return getattr(error.__cause__, "sqlite_errorcode", None) == SQLITE_ERROR and not is_missing_table(error)

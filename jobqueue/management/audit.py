@@ -7,7 +7,11 @@ from typing import Any
 from jobqueue.access import audit
 from jobqueue.management.bulk import COMMANDS
 
-QUEUES, JOBS, DELIVERIES = ("pause", "resume", "set-webhook", "forget"), ("cancel", "resume-job"), ("redeliver", "deliveries")
+QUEUES, JOBS, DELIVERIES = (
+    ("pause", "resume", "set-webhook", "test-webhook", "forget"),
+    ("cancel", "resume-job"),
+    ("redeliver", "deliveries"),
+)
 WORKERS = ("drain", "undrain")
 CHANGES = (*QUEUES, *JOBS, *DELIVERIES, *WORKERS, "prune", *COMMANDS)
 
@@ -26,6 +30,8 @@ def record(options: dict[str, Any], data: Any) -> None:
     elif subject in ("pause", "resume") or (subject == "set-webhook" and options["url"] is not None):
         text = data.get("url", "") if subject == "set-webhook" else ""
         audit.record(actor, verb, f"queue {data['name']}", audit.DONE if data["changed"] else "no change", host, text=text)
+    elif subject == "test-webhook":
+        audit.record(actor, verb, f"queue {data['queue']}", audit.DONE, host, text=data["url"])
     elif subject in WORKERS:
         audit.record(actor, verb, f"worker {data['process']} ({data['id']})", audit.DONE if data["changed"] else "no change", host)
     elif subject == "forget":

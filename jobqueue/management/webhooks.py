@@ -1,24 +1,29 @@
-"""The subcommands ``webhooks``, ``redeliver``, ``deliveries`` and ``set-webhook`` of ``manage.py jobqueue``."""
+"""The subcommands ``webhooks``, ``redeliver``, ``deliveries``, ``set-webhook`` and ``test-webhook`` of ``manage.py jobqueue``."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from jobqueue.core import webhook_rules
-from jobqueue.core.masking import PLAIN, mask_text
+from jobqueue.core.masking import PLAIN
 from jobqueue.core.texts import shorten
+from jobqueue.management import tables
 from jobqueue.models import WebhookDelivery
 from jobqueue.webhooks.queues import queue_webhook, set_queue_webhook
-from jobqueue.webhooks.redelivery import give_up, newest, redeliver, send_now, use_current_url
+from jobqueue.webhooks.redelivery import find, give_up, newest, redeliver, send_now, use_current_url
+from jobqueue.webhooks.shown import as_json, attempts_of
+from jobqueue.webhooks.trial import send_test
 
 MAX_SHOWN = 50
 MAX_TEXT_BYTES = 200
 MAX_ID = 2**63 - 1
 COLUMNS = ("delivery", "status", "event", "job", "receiver", "attempts", "next attempt", "last response")
+ATTEMPT_COLUMNS = ("attempt", "at (UTC)", "receiver", "status", "ms", "error", "response")
 VERBS = {
     "send-now": (send_now, "sent now"),
     "give-up": (give_up, "given up"),
@@ -30,6 +35,7 @@ Answer = tuple[Any, list[str], bool]
 
 def add_webhooks_arguments(parser: ArgumentParser) -> None:
     """Add the options of ``webhooks``."""
+    parser.add_argument("delivery", nargs="?", metavar="DELIVERY_ID", help="show the attempts of this delivery")
     parser.add_argument("--status", help=f"only those in this state: {', '.join(Status.values)}")
 
 
@@ -58,13 +64,37 @@ def add_set_webhook_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def webhooks(options: dict[str, Any]) -> tuple[Any, list[tuple[str, ...]]]:
-    """Return the newest deliveries as JSON values and as the cells of a table."""
+def webhooks(options: dict[str, Any]) -> Answer:
+    """Show the newest deliveries, or one delivery with its attempts."""
+    if options["delivery"] is not None:
+        return _one(_number(options["delivery"]))
     status = (options["status"] or "").upper()
     if status and status not in Status.values:
         raise CommandError(f"--status is {options['status'][:80]!r}; it must be one of {', '.join(Status.values)}.")
     deliveries = newest(MAX_SHOWN, status)
-    return [_data(delivery) for delivery in deliveries], [_cells(delivery) for delivery in deliveries]
+    lines = ["Webhook deliveries", *tables.table(COLUMNS, [_cells(delivery) for delivery in deliveries])]
+    return [as_json(delivery) for delivery in deliveries], lines, True
+
+
+def _one(delivery_id: int) -> Answer:
+    delivery = find(delivery_id)
+    if delivery is None:
+        raise CommandError(f"There is no delivery {delivery_id}. 'jobqueue webhooks' shows the numbers.")
+    attempts = attempts_of(delivery)
+    lines = [
+        *tables.table(COLUMNS, [_cells(delivery)]),
+        "",
+        "Attempts",
+        *tables.table(ATTEMPT_COLUMNS, [_attempt(one) for one in attempts]),
+    ]
+    return {**as_json(delivery), "history": attempts}, lines, True
+
+
+def _attempt(entry: dict[str, Any]) -> tuple[str, ...]:
+    texts = {name: "-" if value in (None, "") else str(value) for name, value in entry.items()}
+    brief = shorten(" ".join(texts["excerpt"].split()), MAX_TEXT_BYTES)
+    at = (entry["at"] or "-")[:19].replace("T", " ")
+    return (texts["attempt"], at, texts["url"], texts["status"], texts["milliseconds"], shorten(texts["error"], MAX_TEXT_BYTES), brief)
 
 
 def redeliver_all(options: dict[str, Any]) -> Answer:
@@ -103,6 +133,16 @@ def set_webhook(options: dict[str, Any]) -> Answer:
     return data, [f"{text}{same}."], True
 
 
+def test_webhook(options: dict[str, Any]) -> Answer:
+    """Send a test message to the receiver of a queue; the last value returned is False if it was not accepted."""
+    result = send_test(options["queue"])
+    signed = "signed" if result.signed else "not signed"
+    took = "" if result.milliseconds is None else f" in {result.milliseconds:,} ms"
+    answer = f"status {result.status}" if result.status is not None else "no response"
+    lines = [f"A test ({signed}) was sent to {result.url}: {answer}{took}.", *([result.error] if result.error else [])]
+    return asdict(result), [*lines, *([f"The response begins: {result.excerpt}"] if result.excerpt else [])], result.delivered
+
+
 def _number(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= MAX_ID:
@@ -113,24 +153,6 @@ def _number(text: str) -> int:
 
 def _text(value: str) -> str:
     return PLAIN.cut(value, MAX_TEXT_BYTES)
-
-
-def _data(delivery: WebhookDelivery) -> dict[str, Any]:
-    return {
-        "delivery": delivery.pk,
-        "message_id": str(delivery.message_id),
-        "status": delivery.status,
-        "event": delivery.event,
-        "job": delivery.job_id,
-        "queue": _text(delivery.queue),
-        "url": webhook_rules.shown_url(delivery.url),
-        "attempts": delivery.attempts,
-        "created_at": delivery.created_at.isoformat(),
-        "next_attempt_at": delivery.next_attempt_at.isoformat() if delivery.status == Status.PENDING else None,
-        "finished_at": delivery.finished_at.isoformat() if delivery.finished_at else None,
-        "response_status": delivery.response_status,
-        "error": mask_text(delivery.error),
-    }
 
 
 def _cells(delivery: WebhookDelivery) -> tuple[str, ...]:

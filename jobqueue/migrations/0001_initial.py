@@ -862,6 +862,15 @@ class Migration(migrations.Migration):
                 ("response_status", models.PositiveSmallIntegerField(blank=True, null=True)),
                 ("error", models.TextField(blank=True, db_default="", default="", help_text="The error of the last attempt.")),
                 (
+                    "history",
+                    models.JSONField(
+                        blank=True,
+                        db_default=models.Value([], output_field=models.JSONField()),
+                        default=list,
+                        help_text="The newest attempts: number, time, URL, status, duration, error, first bytes of the response.",
+                    ),
+                ),
+                (
                     "job",
                     models.ForeignKey(
                         db_constraint=False,

@@ -51,6 +51,7 @@ class WebhookDelivery(fields.Row):
     finished_at = fields.moment()
     response_status = models.PositiveSmallIntegerField(null=True, blank=True)
     error = models.TextField(default="", db_default="", blank=True, help_text="The error of the last attempt.")
+    history = fields.json(list, help_text="The newest attempts: number, time, URL, status, duration, error, first bytes of the response.")
 
     objects: ClassVar[DeliveryManager["WebhookDelivery"]] = DeliveryManager()
 

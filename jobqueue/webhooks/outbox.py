@@ -20,6 +20,7 @@ from django.db.models import QuerySet
 
 from jobqueue import conf, db, public_ids
 from jobqueue.core import masking, repeats, webhook_rules
+from jobqueue.core.json_columns import as_list
 from jobqueue.db import Now, overview
 from jobqueue.db.aside import PREFIX
 from jobqueue.events.record import record
@@ -35,6 +36,7 @@ BATCH = 100
 MAX_BATCHES = 50
 MAX_KNOWN = 1000
 MAX_MESSAGE_BYTES = 4000
+MAX_HISTORY = 20
 GIVEN_UP = "Given up by an operator"
 Status = WebhookDelivery.Status
 
@@ -54,6 +56,7 @@ class Message:
     until: datetime
     at: datetime
     tenant: str = ""
+    history: tuple[Any, ...] = ()  # the attempts before
 
 
 class DeliveryClaimer:
@@ -174,7 +177,8 @@ def _begin(row: WebhookDelivery, now: datetime, until: datetime) -> Message:
         )
     body, attempts = row.body or body_of(row), row.attempts + 1
     WebhookDelivery.objects.current.filter(pk=row.pk).update(body=body, attempts=attempts, next_attempt_at=until)
-    return Message(row.pk, row.job_id, f"msg_{row.message_id.hex}", row.event, row.queue, row.url, body, attempts, until, now, _tenant(row))
+    names = (f"msg_{row.message_id.hex}", row.event, row.queue, row.url, body)
+    return Message(row.pk, row.job_id, *names, attempts, until, now, _tenant(row), (*as_list(row.history),))
 
 
 def _tenant(row: WebhookDelivery) -> str:
@@ -192,7 +196,17 @@ def body_of(row: WebhookDelivery) -> str:
     return json.dumps({"type": row.event, "timestamp": at, "data": masking.mask(facts)}, separators=(",", ":"))
 
 
-def write_result(message: Message, *, delivered: bool, final: bool, status: int | None, error: str, retry_after: float | None) -> str:
+def write_result(
+    message: Message,
+    *,
+    delivered: bool,
+    final: bool,
+    status: int | None,
+    error: str,
+    retry_after: float | None,
+    excerpt: str = "",
+    milliseconds: int | None = None,
+) -> str:
     """Write the result of an attempt and record it on the job; return the delivery's status, or "" if another sender claimed it."""
     database = Job.objects.database
     with database.atomic():
@@ -200,7 +214,8 @@ def write_result(message: Message, *, delivered: bool, final: bool, status: int 
         job = _locked(message.job_id)
         claimed = WebhookDelivery.objects.current.claimed(message.delivery_id, message.attempts, message.until)
         given_up = final or message.attempts >= conf.current().webhook_max_attempts
-        values: dict[str, Any] = {"response_status": status, "error": error}
+        history = _history(message, status=status, milliseconds=milliseconds, error=error, excerpt=excerpt)
+        values: dict[str, Any] = {"response_status": status, "error": error, "history": history}
         if delivered or given_up:
             values |= {"status": Status.DELIVERED if delivered else Status.FAILED, "finished_at": Now()}
         else:
@@ -221,6 +236,12 @@ def write_result(message: Message, *, delivered: bool, final: bool, status: int 
             name = "job.webhook.delivered" if delivered else "job.webhook.failed"
             record(job, name, facts if delivered else {**facts, "error": error})
     return str(values.get("status", Status.PENDING))
+
+
+def _history(message: Message, **result: Any) -> list[Any]:
+    """Return the newest attempts of a delivery, with this one."""
+    began = {"attempt": message.attempts, "at": message.at.astimezone(UTC).isoformat(), "url": webhook_rules.shown_url(message.url)}
+    return [*message.history, {**began, **result}][-MAX_HISTORY:]
 
 
 def _locked(job_id: int) -> Job | None:

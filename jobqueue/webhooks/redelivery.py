@@ -108,11 +108,16 @@ def _busy(row: Any, ended: str, *, and_failed: bool = False) -> str:
 
 def newest(limit: int, status: str = "") -> list[WebhookDelivery]:
     """Return the newest deliveries, with the database's time, from which durations are counted."""
-    rows = WebhookDelivery.objects.current.annotate(now=Now()).defer("body", "facts").order_by("-pk")
+    rows = WebhookDelivery.objects.current.annotate(now=Now()).defer("body", "facts", "history").order_by("-pk")
     return list((rows.filter(status=status) if status else rows)[:limit])
+
+
+def find(delivery_id: int) -> WebhookDelivery | None:
+    """Return a delivery, with the database's time; None if there is no such delivery."""
+    return WebhookDelivery.objects.current.annotate(now=Now()).filter(pk=delivery_id).first()
 
 
 def of_job(job_id: int, limit: int) -> list[WebhookDelivery]:
     """Return the newest deliveries of a job."""
-    rows = WebhookDelivery.objects.current.annotate(now=Now()).filter(job_id=job_id).defer("body", "facts")
+    rows = WebhookDelivery.objects.current.annotate(now=Now()).filter(job_id=job_id).defer("body", "facts", "history")
     return list(rows.order_by("-pk")[:limit])

@@ -2,8 +2,8 @@
 
 The time limits of HTTP clients apply to each wait: a receiver that sends one byte per second never exceeds them.
 Here, each wait is limited by the rest of the deadline. Proxies of the environment are not used, and redirects are
-not followed, because both lead to addresses that were not checked. Of the response only the status
-and ``Retry-After`` are stored, so that the author of a URL cannot read content inside of this network.
+not followed, because both lead to addresses that were not checked. So the beginning of a response, which is
+stored with masked secrets, never comes from inside of this network, unless ``WEBHOOK_ALLOWED_HOSTS`` allows that.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ MAX_READ_BYTES = 4096
 BODY_SECONDS = 1.0
 WRITE_BYTES = 16_384
 MAX_ERROR = 500
+MAX_EXCERPT_BYTES = 2048
 GONE = 410
 
 _making = threading.Lock()
@@ -46,6 +47,8 @@ class AttemptResult(NamedTuple):
     error: str = ""
     retry_after: float | None = None
     late: bool = False
+    excerpt: str = ""  # the beginning of the response, with masked secrets
+    milliseconds: int | None = None
 
     def outcome(self) -> dict[str, Any]:
         """Return the part of it that is written to the database."""
@@ -66,13 +69,30 @@ def send(
     https_only: bool = False,
 ) -> AttemptResult:
     """Send a message and return the result; it takes at most `seconds`, without the resolution of the name."""
+    began = time.monotonic()
+    result = _result(url, message_id, body, secrets=secrets, allowed=allowed, seconds=seconds, at=at, https_only=https_only)
+    return result._replace(milliseconds=round((time.monotonic() - began) * 1000))
+
+
+def _result(
+    url: str,
+    message_id: str,
+    body: str,
+    *,
+    secrets: Iterable[str],
+    allowed: tuple[str, ...],
+    seconds: float,
+    at: datetime | None,
+    https_only: bool,
+) -> AttemptResult:
     hide = masking.Mask(values=[url, url[len(origin(url)) :]])
     try:
         if problem := url_problem(url, https_only=https_only):
             raise guard.ReceiverRefused(problem)
         if url.lower().startswith("https:"):
             _tls()  # created once, which takes a while: before the time begins
-        return _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
+        result = _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
+        return result._replace(excerpt=hide.cut(result.excerpt, MAX_EXCERPT_BYTES))
     except (guard.ReceiverRefused, httpx.InvalidURL) as error:
         return AttemptResult(final=True, error=_shown(f"Refused: {error}.", hide))
     except (httpcore.TimeoutException, TimeoutError):
@@ -118,30 +138,30 @@ def _exchange(url: httpx.URL, addresses: list[str], request_headers: Mapping[str
         pool.stream("POST", target, headers=[*fields.items()], content=body) as response,
     ):
         until.at = min(until.at, time.monotonic() + BODY_SECONDS)
-        _read_a_little(response)
+        excerpt = clean(_beginning(response).decode(errors="replace"))
     status = response.status
     if 200 <= status < 300:
-        return AttemptResult(delivered=True, status=status)
+        return AttemptResult(delivered=True, status=status, excerpt=excerpt)
     error = f"The receiver returned status {status}."
     if 300 <= status < 400:
         error = f"The receiver returned status {status}; redirects are not followed."
-    return AttemptResult(
-        final=status == GONE, status=status, error=error, retry_after=retry_after_seconds(_header(response, b"retry-after"))
-    )
+    retry_after = retry_after_seconds(_header(response, b"retry-after"))
+    return AttemptResult(final=status == GONE, status=status, error=error, retry_after=retry_after, excerpt=excerpt)
 
 
 def _header(response: httpcore.Response, name: bytes) -> str | None:
     return next((value.decode("latin-1") for key, value in response.headers if key.lower() == name), None)
 
 
-def _read_a_little(response: httpcore.Response) -> None:
-    """Read a short response in full, so that the receiver sees no broken connection; its content is not used."""
-    read = 0
+def _beginning(response: httpcore.Response) -> bytes:
+    """Return the beginning of a response. A short one is read in full, so that the receiver sees no broken connection."""
+    read = b""
     with contextlib.suppress(httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):  # the status is known already
         for part in response.iter_stream():
-            read += len(part)
-            if read >= MAX_READ_BYTES:
+            read += part
+            if len(read) >= MAX_READ_BYTES:
                 break
+    return read[:MAX_READ_BYTES]
 
 
 def _shown(text: str, hide: masking.Mask) -> str:

@@ -17,9 +17,9 @@ from jobqueue import checks
 from jobqueue.api import access
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.endpoints import ENDPOINTS
-from jobqueue.models import BulkAction, Job, Queue, Worker
+from jobqueue.models import BulkAction, Job, Queue, WebhookDelivery, Worker
 from tests.api.conftest import ROOT, VERBS, MakeUser, by_token, error, url
-from tests.factories import JobFactory, WorkerFactory
+from tests.factories import DeliveryFactory, JobFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -33,8 +33,14 @@ def ids(endpoint: Endpoint) -> str:
 
 def address(endpoint: Endpoint, job: Job) -> str:
     """Return the URL of an endpoint, with objects that exist in place of its parameters."""
-    worker, action = Worker.objects.first(), BulkAction.objects.first()
-    named = {"worker": worker and worker.pk, "bulk_id": action and action.pk, "queue": "mail", "task": "shop.tasks.add"}
+    worker, action, delivery = Worker.objects.first(), BulkAction.objects.first(), WebhookDelivery.objects.first()
+    named = {
+        "worker": worker and worker.pk,
+        "bulk_id": action and action.pk,
+        "queue": "mail",
+        "task": "shop.tasks.add",
+        "delivery": delivery and delivery.pk,
+    }
     query = "?verb=cancel&q=status:ERROR" if endpoint.path == "bulk/" else ""
     return ROOT + endpoint.path.format(job_id=job.pk, target=job.target, **named) + query
 
@@ -46,6 +52,7 @@ def send(client: Client, endpoint: Endpoint, job: Job, **more: Any) -> Any:
 @pytest.fixture
 def job(db: None) -> Job:
     WorkerFactory()
+    DeliveryFactory()
     BulkAction.objects.create(verb="cancel", query="status:ERROR", upto_id=0)
     made: Job = JobFactory(target="customer:7")
     return made
@@ -66,7 +73,8 @@ def test_unknown_users_are_rejected(client: Client, job: Job, endpoint: Endpoint
 @pytest.mark.parametrize("endpoint", GUARDED, ids=ids)
 @pytest.mark.parametrize("lacking", range(2))
 def test_each_permission_is_needed_and_named(login: Any, job: Job, endpoint: Endpoint, lacking: int) -> None:
-    every = {"view_job", *VERBS, "view_queue", "pause_queue", "resume_queue", "view_worker", "drain_worker"}
+    every = {"view_job", *VERBS, "view_queue", "pause_queue", "resume_queue", "set_webhook_queue", "view_worker", "drain_worker"}
+    every |= {"view_webhookdelivery", "redeliver_webhookdelivery", "give_up_webhookdelivery"}
     missing = endpoint.permissions[min(lacking, len(endpoint.permissions) - 1)]
     response = send(login(*(every - {missing}), is_staff=True), endpoint, job)
     assert (response.status_code, error(response)["permission"]) == (403, f"jobqueue.{missing}")

@@ -24,7 +24,7 @@ from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.insight.report import report
 from jobqueue.models import BulkAction, Job
 from tests.api.conftest import ROOT, MakeUser
-from tests.factories import JobFactory, WorkerFactory
+from tests.factories import DeliveryFactory, JobFactory, WorkerFactory
 
 OPERATIONS = [one for one in ENDPOINTS if not one.public and not one.streams]  # a stream has no end to wait for
 STATES = ("queued", "scheduled", "running", "pause_requested", "paused", "error", "success", "canceled", "waiting_for_target")
@@ -105,6 +105,7 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
         headers = {"Authorization": f"Bearer {user.username}"}
         jobs, worker = rows(), WorkerFactory()
         actions = [BulkAction.objects.create(verb="resume", query="7", upto_id=1, state=state) for state in ("OPEN", "DONE")]
+        deliveries = [DeliveryFactory(), DeliveryFactory(delivered=True)]
         seen: set[int] = set()
 
         @hypothesis.settings(
@@ -125,6 +126,8 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
                 case.query["q"] = SEARCH  # no schema describes the search language
             if mode is GenerationMode.POSITIVE and job is not None and "worker" in (case.path_parameters or {}):
                 case.path_parameters = {"worker": str(worker.pk)}
+            if mode is GenerationMode.POSITIVE and job is not None and "delivery" in (case.path_parameters or {}):
+                case.path_parameters = {"delivery": deliveries[job.pk % 2].pk}
             seen.add(case.call_and_validate(app=app, headers=headers).status_code)
 
         one()

@@ -105,3 +105,17 @@ def test_a_wrong_receiver_is_refused(arguments: tuple[str, ...], text: str) -> N
         run("set-webhook", *arguments)
     assert text in str(caught.value)
     assert Queue.objects.count() == 0
+
+
+def test_one_delivery_is_shown_with_its_attempts() -> None:
+    entry = {"attempt": 1, "at": "2026-01-02T03:04:05+00:00", "url": shown_url(URL), "status": 500, "milliseconds": 12}
+    delivery = DeliveryFactory(failed=True, history=[{**entry, "error": "no", "excerpt": "out of paper\ntoken=hunter4"}])
+    text = run("webhooks", str(delivery.pk))[0]
+    assert "2026-01-02 03:04:05" in text
+    assert "out of paper" in text
+    assert "hunter4" not in text
+    assert told("webhooks", str(delivery.pk))[0]["history"][0]["milliseconds"] == 12
+    with pytest.raises(CommandError, match="There is no delivery 99"):
+        run("webhooks", "99")
+    with pytest.raises(CommandError, match="DELIVERY_ID is 'x'"):
+        run("webhooks", "x")

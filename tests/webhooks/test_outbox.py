@@ -6,17 +6,21 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
+from django.test import Client
 
 from jobqueue import clock
+from jobqueue.core.webhook_rules import shown_url
 from jobqueue.models import Job, JobEvent, Queue, WebhookDelivery
 from jobqueue.public_ids import public_id
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.outbox import Message
+from jobqueue.webhooks.shown import attempts_of
 from tests.factories import DeliveryFactory, JobFactory
 from tests.unchecked import write
 
@@ -119,9 +123,22 @@ def test_a_text_in_place_of_the_number_of_attempts_counts_as_none(value: str) ->
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("value", ["'junk'", "x'00'"])
-def test_a_delivery_that_cannot_be_read_is_given_up_and_stops_no_other(value: str) -> None:
+def test_a_delivery_whose_id_is_no_uuid_is_sent_with_the_same_id_at_each_attempt(value: str) -> None:
     first, bad, last = DeliveryFactory.create_batch(3)
     write(WebhookDelivery, bad.pk, "message_id", value)
+    before = claim()
+    assert [one.delivery_id for one in before] == [first.pk, bad.pk, last.pk]
+    assert settle(before[1], status=500, error="no") == "PENDING"
+    WebhookDelivery.objects.filter(status="PENDING").update(next_attempt_at=clock.now() - timedelta(seconds=1))
+    again = next(one for one in claim() if one.delivery_id == bad.pk)
+    assert again.message_id == before[1].message_id
+    assert len({one.message_id for one in before}) == 3
+
+
+@pytest.mark.sqlite
+def test_a_delivery_that_cannot_be_read_is_given_up_and_stops_no_other() -> None:
+    first, bad, last = DeliveryFactory.create_batch(3)
+    write(WebhookDelivery, bad.pk, "body", "CAST(x'ff' AS TEXT)")
     assert [one.delivery_id for one in claim()] == [first.pk, last.pk]
     [(status, error)] = WebhookDelivery.objects.filter(pk=bad.pk).values_list("status", "error")
     assert status == "FAILED"
@@ -288,3 +305,32 @@ def test_a_message_about_a_message_is_never_made_whatever_the_queue_asks_for() -
     DeliveryFactory()
     settle(claim()[0], delivered=True, status=200)
     assert (events(), WebhookDelivery.objects.count()) == (["job.webhook.delivered"], 1)
+
+
+def test_each_attempt_is_kept_with_its_time_status_duration_and_response() -> None:
+    delivery = DeliveryFactory()
+    for number in range(1, outbox.MAX_HISTORY + 3):
+        WebhookDelivery.objects.update(status="PENDING", attempts=0, next_attempt_at=clock.now() - timedelta(seconds=1))
+        [message] = claim()
+        assert settle(message, status=500, error="no", excerpt=f"answer {number}", milliseconds=number) == "PENDING"
+    found = attempts_of(WebhookDelivery.objects.get(pk=delivery.pk))
+    assert len(found) == outbox.MAX_HISTORY
+    newest = found[-1]
+    assert datetime.fromisoformat(newest.pop("at")) <= clock.now()
+    shown = {"url": shown_url(delivery.url), "status": 500, "milliseconds": outbox.MAX_HISTORY + 2, "error": "no"}
+    assert newest == {"attempt": 1, **shown, "excerpt": f"answer {outbox.MAX_HISTORY + 2}"}
+
+
+@pytest.mark.parametrize("junk", ["x", 7, [7, None, {"attempt": "x", "at": 3, "excerpt": ["password=hunter2"]}], {"a": 1}])
+def test_a_history_that_was_edited_by_hand_stops_no_attempt_and_no_page(junk: Any) -> None:
+    delivery = DeliveryFactory(history=junk)
+    [message] = claim()
+    assert settle(message, delivered=True, status=204, milliseconds=3) == "DELIVERED"
+    found = attempts_of(WebhookDelivery.objects.get(pk=delivery.pk))
+    assert found[-1]["milliseconds"] == 3
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("root"))
+    page = client.get(f"/admin/jobqueue/webhookdelivery/{delivery.pk}/change/").content.decode()
+    assert "3 ms" in page
+    assert "hunter2" not in page
+    assert client.get(f"/jobqueue/deliveries/{delivery.pk}/").json()["history"][-1]["status"] == 204

@@ -23,7 +23,32 @@ OTHER = SECRET[:-4] + "AAAA"
 
 
 def sent(url: str, *, secrets: tuple[str, ...] = (SECRET,), seconds: float = 1, allowed: tuple[str, ...] = ("127.0.0.1",)) -> AttemptResult:
+    return whole(url, secrets=secrets, seconds=seconds, allowed=allowed)._replace(excerpt="", milliseconds=None)
+
+
+def whole(
+    url: str, *, secrets: tuple[str, ...] = (SECRET,), seconds: float = 1, allowed: tuple[str, ...] = ("127.0.0.1",)
+) -> AttemptResult:
+    """Return the result with its duration and its excerpt, which the other tests do not compare."""
     return send(url, "id-1", BODY, secrets=secrets, allowed=allowed, seconds=seconds)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_the_beginning_of_the_response_and_the_duration_are_kept_with_masked_secrets(listen: Listen, status: int) -> None:
+    receiver = listen(says(status, body=b'{"ok": true, "password": "hunter2", "nul": "\0", "bytes": "\xff"}' + b"x" * 9000))
+    result = whole(receiver.url)
+    assert result.excerpt.startswith('{"ok": true')
+    assert "hunter2" not in result.excerpt
+    assert "\0" not in result.excerpt
+    assert len(result.excerpt.encode()) <= sending.MAX_EXCERPT_BYTES + 100  # with the mark of the cut
+    assert result.milliseconds is not None
+    assert 0 <= result.milliseconds < 1000
+
+
+def test_an_attempt_without_a_response_has_a_duration_and_no_excerpt(listen: Listen) -> None:
+    result = whole("http://127.0.0.1:9/hook")
+    assert (result.excerpt, result.status) == ("", None)
+    assert result.milliseconds is not None
 
 
 def test_a_message_arrives_and_its_signature_holds(listen: Listen) -> None:

@@ -210,11 +210,6 @@ def _schedules(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return data, ["Schedules", *tables.table(tables.SCHEDULE_COLUMNS, [tables.schedule_cells(state) for state in states])], True
 
 
-def _webhooks(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    data, cells = webhooks.webhooks(options)
-    return data, ["Webhook deliveries", *tables.table(webhooks.COLUMNS, cells)], True
-
-
 SUBCOMMANDS = {
     "pause": ("Pause a queue: workers start none of its jobs, and running jobs continue.", "queue"),
     "resume": ("Resume a queue: workers start its jobs again.", "queue"),
@@ -239,10 +234,11 @@ SUBCOMMANDS = {
     "report": ("Show the report on one job: its state, attempts, times, outcome and errors.", "job"),
     "health": ("List all problems; exit with 1 if there is an error, with 3 if there are only warnings.", "health"),
     "prune": ("Delete ended jobs and mark stale ones: by the settings, or by their age.", "prune"),
-    "webhooks": ("Show the newest webhook deliveries: their receivers and their state.", "webhooks"),
+    "webhooks": ("Show the newest webhook deliveries: their receivers and their state; or one of them with its attempts.", "webhooks"),
     "redeliver": ("Send webhooks again that were delivered or given up; exit with 1 if one was refused.", "redeliver"),
     "deliveries": ("Send webhooks now, give them up, or send them to the current URL; exit with 1 if one was refused.", "deliveries"),
     "set-webhook": ("Set or show the URL to which the events of a queue's jobs are sent.", "set-webhook"),
+    "test-webhook": ("Send a test to the webhook of a queue, and show the response; exit with 1 if it was not accepted.", "queue"),
 }
 DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "pause": _pause,
@@ -264,10 +260,11 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "report": _report,
     "health": health_command.health,
     "prune": _prune,
-    "webhooks": _webhooks,
+    "webhooks": webhooks.webhooks,
     "redeliver": webhooks.redeliver_all,
     "deliveries": webhooks.act_on_deliveries,
     "set-webhook": webhooks.set_webhook,
+    "test-webhook": webhooks.test_webhook,
 }
 ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "change-all": bulk.add_arguments,
