@@ -14,6 +14,7 @@ from jobqueue.duties import collect_metrics, sample_rings
 from jobqueue.insight import prometheus
 from jobqueue.insight.samples import Figures
 from jobqueue.models import Sample
+from jobqueue.worker.probes import state
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE, SCALING = (DOCS / "samples.md").read_text(), (DOCS / "autoscaling.md").read_text()
@@ -47,8 +48,15 @@ def test_the_table_has_every_metric_with_its_type_and_labels() -> None:
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = {label for one in family.samples for label in one.labels} - {"le"}
         there[name] = (family.type, labels or {"queue"})
-    rows = re.findall(r"^\| `(jobqueue_\w+)` \| (\w+) \| (.+?) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `(jobqueue_\w+)` \| (\w+) \| (.+?) \|$", PAGE.split("## Metrics of one worker")[0], re.MULTILINE)
     assert {name: (kind, {*re.findall(r"`(\w+)`", labels)}) for name, kind, labels in rows} == there
+
+
+def test_the_table_has_every_metric_of_a_worker() -> None:
+    rows = re.findall(r"^\| `(jobqueue_\w+)` \| (\w+) \| (.+?) \| .+ \|$", PAGE.split("## Metrics of one worker")[1], re.MULTILINE)
+    expected = [(f"{state.PREFIX}_{name}", "gauge", "`process`") for name in state.GAUGES]
+    expected += [(f"{state.PREFIX}_{name}_total", "counter", "`process`") for name in state.COUNTERS]
+    assert rows == [*expected, (f"{state.PREFIX}_{state.ENDED}_total", "counter", "`process`, `status`")]
 
 
 def test_the_formula_has_the_numbers_of_the_code() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobqueue import conf, db
 from jobqueue.core.service import ErrorHandler, Named, Service
-from jobqueue.db import hygiene
+from jobqueue.db import hygiene, statement_counts
 from jobqueue.models import Job
 
 
@@ -20,6 +20,12 @@ class DatabaseService(Service):
     def set_up(self) -> None:
         """Reserve the connection; it keeps the plans of statements if `NOTIFY` is on and no pooler changes the session per transaction."""
         self._connection = Job.objects.database.reserve_connection(self.name, keep_plans=conf.current().notify)
+        statement_counts.count(self._connection)
+
+    @property
+    def statements(self) -> int:
+        """The number of statements that the service has sent."""
+        return statement_counts.counted(self._connection)
 
     def abort(self) -> None:
         """Make the statement fail that the thread waits for. Another thread calls this."""

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jobqueue.db import pooler
+from jobqueue.db import pooler, statement_counts
 from jobqueue.db.fast_path import switch
 
 # The planner's hints for one transaction, the statement that takes them back, and the mark on a connection that has
@@ -42,6 +42,7 @@ def rows(connection: Any, sql: str, params: Sequence[Any] | dict[str, Any]) -> l
     """Run one statement by its kept plan and return its rows. Errors are those of `guarded`."""
     from psycopg import Cursor
 
+    statement_counts.add(connection, 1)
     with guarded(connection):
         return Cursor(connection.connection).execute(sql, params).fetchall()
 
@@ -51,6 +52,7 @@ def together(connection: Any, statements: Sequence[tuple[str, Any]]) -> list[lis
     from psycopg import Cursor
 
     raw = connection.connection
+    statement_counts.add(connection, len(statements))
     with guarded(connection):
         with raw.pipeline():
             cursors = [Cursor(raw).execute(sql, params) for sql, params in statements]

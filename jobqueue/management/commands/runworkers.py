@@ -29,12 +29,16 @@ from jobqueue.worker.fleet import spawn
 from jobqueue.worker.fleet.child import times
 from jobqueue.worker.fleet.processes import Processes
 from jobqueue.worker.fleet.spawn import Options
+from jobqueue.worker.fleet.state import fleet_figures, fleet_state
 from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump
+from jobqueue.worker.probes.server import listen, url_of
+from jobqueue.worker.probes.serving import probed
 from jobqueue.worker.process.ending import exit_anyway
 from jobqueue.worker.process.log_thread import LogThread
 from jobqueue.worker.process.logs import open_closed_streams, set_up_log
 from jobqueue.worker.process.maintenance import recover_dead
 from jobqueue.worker.process.serving import End, check_tables, ending, finish, run_alone
+from jobqueue.worker.process.state import LATE_HEARTBEATS
 
 OPTIONS = {
     "min_workers": (int, "the minimum number of slots"),
@@ -74,6 +78,7 @@ class Command(BaseCommand):
             action="store_true",
             help="with --once: exit with 1 if a job of this worker, or of any of its processes, ended in ERROR",
         )
+        parser.add_argument("--http", metavar="ADDRESS:PORT", help="serve the probes /livez, /readyz and /metrics there")
         parser.add_argument("--strict", action="store_true", help="exit if a module of tasks or duties cannot be imported")
         for name, (kind, text) in OPTIONS.items():
             parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=text)
@@ -102,17 +107,23 @@ class Command(BaseCommand):
         overrides = _overrides(options)
         settings = _settings(overrides)
         _check_processes(options)
+        listener = _listen(options["http"])
         set_up_log(options["verbosity"])
         given = Options(overrides, **{field.name: options[field.name] for field in fields(Options) if field.name != "overrides"})
         with ending(LogThread()) as log:
             check_tables()
-            greet = partial(self._greet, log, options["verbosity"], settings)
+            greet = partial(self._greet, log, options["verbosity"], settings, listener)
             number = options["processes"]
-            end = run_alone(settings, given, greet) if number is None else self._run_processes(number, settings, given, greet)
+            if number is None:
+                end = run_alone(settings, given, greet, listener)
+            else:
+                end = self._run_processes(number, settings, given, greet, listener)
         finish(end, log, is_process=is_process)
         return end.status
 
-    def _run_processes(self, number: int, settings: conf.Settings, given: Options, greet: Callable[[str], None]) -> End:
+    def _run_processes(
+        self, number: int, settings: conf.Settings, given: Options, greet: Callable[[str], None], listener: socket.socket | None
+    ) -> End:
         module = conf.settings_module()
         if refusal := spawn.refusal(module):
             raise CommandError(refusal)
@@ -121,16 +132,18 @@ class Command(BaseCommand):
         quit_with_dump(processes.quit)
         greet(f"{number} worker process{'es' if number > 1 else ''} under pid {os.getpid()} on {socket.gethostname()}")
         began = _clock() if given.fail_on_error else None
-        clean, dead = processes.run()
+        state = partial(fleet_state, processes, LATE_HEARTBEATS * settings.heartbeat_seconds)
+        with probed(listener, state, partial(fleet_figures, processes)):
+            clean, dead = processes.run()
         if dead:
             _recover(dead)
         if processes.refusal:
             raise CommandError(processes.refusal)
         return End(1 if not clean or (began is not None and _failed_since(began, settings.queues)) else 0, clean=True)
 
-    def _greet(self, log: LogThread, verbosity: int, settings: conf.Settings, who: str) -> None:
+    def _greet(self, log: LogThread, verbosity: int, settings: conf.Settings, listener: socket.socket | None, who: str) -> None:
         if verbosity > 0:
-            log.put(self._print, _greeting(who, settings))
+            log.put(self._print, _greeting(who, settings, listener))
 
     def _print(self, lines: list[str]) -> None:
         try:
@@ -153,6 +166,19 @@ def _check_processes(options: dict[str, Any]) -> None:
             raise CommandError(f"{option} needs --processes: a parent process must replace the worker process. Add --processes 1.")
     if (options["processes"] or 0) > MAX_PROCESSES:
         raise CommandError(f"--processes is {options['processes']}; it must be at most {MAX_PROCESSES}.")
+
+
+def _listen(address: str | None) -> socket.socket | None:
+    """Return the socket for the probes."""
+    if address is None:
+        return None
+    try:
+        return listen(address)
+    except ValueError as error:
+        raise CommandError(f"--http is {safe_repr(address)}; {error}.") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CommandError(f"--http {address} cannot be used: {reason}. Choose another port, or an address of this machine.") from error
 
 
 def _recover(dead: dict[str, int | None]) -> None:
@@ -210,7 +236,7 @@ def _settings(given: dict[str, Any]) -> conf.Settings:
         raise CommandError(str(error)) from error
 
 
-def _greeting(who: str, settings: conf.Settings) -> list[str]:
+def _greeting(who: str, settings: conf.Settings, listener: socket.socket | None) -> list[str]:
     slots = (
         str(settings.max_workers) if settings.min_workers == settings.max_workers else f"{settings.min_workers} to {settings.max_workers}"
     )
@@ -219,6 +245,7 @@ def _greeting(who: str, settings: conf.Settings) -> list[str]:
         f"  queues    {', '.join(settings.queues) or 'all'}",
         f"  slots     {slots}",
         f"  database  {Job.objects.database.description}",
+        *([f"  probes    {url_of(listener)}"] if listener is not None else []),
         f"  lease     {settings.lease_seconds:g} s, renewed every {settings.heartbeat_seconds:g} s",
         f"  stop      Ctrl-C or SIGTERM: running jobs get {settings.shutdown_grace_period_seconds:g} s; again: interrupt them",
     ]

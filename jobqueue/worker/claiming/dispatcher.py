@@ -84,6 +84,8 @@ class Dispatcher(DatabaseService):
         self._pause = self._busy_pause = FAST_SECONDS
         self._checked_at = 0.0
         self._lost_track = False
+        self.claimed = 0
+        self.taken_over = 0  # separate, since the finisher counts it
 
     def turn(self) -> float | None:
         """Claim once for each lane, and begin suspects; return the seconds to the next turn."""
@@ -149,6 +151,7 @@ class Dispatcher(DatabaseService):
 
     def _hand_over(self, lane: Lane, jobs: Sequence[Claimed]) -> None:
         runs = [self._run(job, lane) for job in jobs]
+        self.claimed += len(runs)
         self._runs.add(runs)
         suspects = [run for run in runs if run.job.crashes and run.unreadable is None]
         if suspects:
@@ -176,6 +179,7 @@ class Dispatcher(DatabaseService):
         """Begin a job whose target was handed over by a run that has just ended; called by the finisher."""
         run = self._run(job, before.lane)
         run.slot_use = SlotUse(before.slot.hand_overs + 1, before.slot.since)
+        self.taken_over += 1
         self._runs.add([run])
         if job.crashes and run.unreadable is None:
             self._suspects.append(run)

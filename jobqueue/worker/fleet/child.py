@@ -7,12 +7,14 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from jobqueue.conf import Settings
 from jobqueue.worker.board import Board, new_file
 from jobqueue.worker.fleet import spawn
-from jobqueue.worker.fleet.ipc import ProcessLink, pair
+from jobqueue.worker.fleet.ipc import PULSE, ProcessLink, pair
 from jobqueue.worker.fleet.spawn import Order
+from jobqueue.worker.probes.state import ProbeState
 
 CLOSE_SECONDS = 15.0
 
@@ -54,6 +56,7 @@ class Worker:
     reported: bool = False  # the process runs the main function of a worker
     served_at: float | None = None
     last_message_at: float = 0.0
+    state: ProbeState | None = None  # the newest that it has sent
     start_at: float = 0.0
     kill_at: float | None = None
     killed: bool = False
@@ -68,7 +71,7 @@ class Worker:
         """Start a process and return the link to it; raise `OSError` if the system cannot start it."""
         self.identity, self.leaves, self.known_dead = "", "", set()
         self.reported = self.killed = False
-        self.served_at = self.kill_at = self.culprit = None
+        self.served_at = self.kill_at = self.culprit = self.state = None
         parent_end, child_end = pair()
         with child_end:
             try:
@@ -84,6 +87,12 @@ class Worker:
         self.link, self.started_at = parent_end, time.monotonic()
         self.last_message_at = self.started_at
         return parent_end
+
+    def record_message(self, kind: str, value: Any) -> None:
+        """Record a sign of life, and the state for probes if it came with it."""
+        self.last_message_at = time.monotonic()
+        if kind == PULSE and value is not None:
+            self.state = ProbeState(*value)
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ SERVES = "serves"  # its identity, when it begins to claim jobs
 RECOVERED = "recovered"  # identities of dead workers whose jobs were recovered
 OVERDUE = "overdue"  # the job that still runs long after its time limit
 LEAVES = "leaves"  # why the worker ends without a request to stop
-PULSE = "pulse"  # a sign of life
+PULSE = "pulse"  # a sign of life, with the state for probes once the worker serves
 DONE = "nothing is left to do"
 FAILED = "a service failed"
 

@@ -10,13 +10,17 @@ import os
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from jobqueue.core.service import Named, Service
 from jobqueue.worker.board import Board
 from jobqueue.worker.fleet import ipc
 from jobqueue.worker.fleet.ipc import ProcessLink
 from jobqueue.worker.wakeups import Signal, Wakeups
+
+if TYPE_CHECKING:
+    from jobqueue.worker.probes.state import ProbeState
 
 PULSE_SECONDS = 1.0
 
@@ -36,6 +40,7 @@ class Parent(Service):
         self.board = Board(board)
         os.close(board)
         self._pulsed_at = 0.0
+        self._state: Callable[[], ProbeState] | None = None
         self.wakeups = wakeups
 
     def turn(self) -> float | None:
@@ -44,7 +49,7 @@ class Parent(Service):
             return None
         if time.monotonic() - self._pulsed_at >= PULSE_SECONDS:
             self._pulsed_at = time.monotonic()
-            self._link.send(ipc.PULSE)
+            self._link.send(ipc.PULSE, self._read_state())
         select.select([self._link], [], [], PULSE_SECONDS)
         for kind, value in self._link.receive():
             if kind == ipc.STOP:
@@ -56,6 +61,13 @@ class Parent(Service):
             self.wakeups.set(Signal.PARENT_GONE)
         return 0.0
 
+    def _read_state(self) -> ProbeState | None:
+        try:
+            return None if self._state is None else self._state()
+        except Exception:  # a bug, because of which this worker must not seem to be silent, and be killed
+            logger.exception("The state of the worker cannot be read for its probes.")
+            return None
+
     def _log(self, service: Named, error: BaseException, failures: int) -> None:
         logger.error("The %s failed (try %d) and continues.", self.name, failures, exc_info=error)
 
@@ -63,8 +75,9 @@ class Parent(Service):
         """Report that this process runs the main function of a worker."""
         self._link.send(ipc.REPORTS)
 
-    def serves(self, worker_id: str) -> None:
-        """Report that this worker claims jobs."""
+    def serves(self, worker_id: str, state: Callable[[], ProbeState]) -> None:
+        """Report that this worker claims jobs; from now on, send its state with each sign of life."""
+        self._state = state
         self._link.send(ipc.SERVES, worker_id)
 
     def recovered(self, owners: Sequence[str]) -> None:

@@ -1,8 +1,8 @@
 """The parent process of several workers: it starts and replaces them, forwards signals to them, and runs no job itself.
 
-It holds no connection and no thread. Each worker is a new interpreter (see `jobqueue.worker.fleet.spawn`) with a link to the parent (see
-`jobqueue.worker.fleet.ipc`) and a number for logs. If a process ends before any process has reported as a worker, the command has started
-some other program. All processes then end, since the parent could start that program again and again.
+It holds no connection, and no thread but those of its probes. Each worker is a new interpreter (see `jobqueue.worker.fleet.spawn`) with
+a link to the parent (see `jobqueue.worker.fleet.ipc`) and a number for logs. If a process ends before any process has reported as a worker,
+the command has started some other program. All processes then end, since the parent could start that program again and again.
 
 A worker that dies is replaced: at once the first time, later after a growing pause. A live worker recovers its jobs at once. After
 `MAX_STARTS` failed starts in a row, the parent and all workers end.
@@ -119,7 +119,7 @@ class Processes:
         if worker.link is None:
             return
         for kind, value in worker.link.receive():
-            worker.last_message_at = time.monotonic()
+            worker.record_message(kind, value)
             if kind == ipc.REPORTS:
                 worker.reported = self._starts_workers = True
             if kind == ipc.SERVES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from jobqueue.models import Job
 from jobqueue.worker.fleet.parent import Parent
 from jobqueue.worker.fleet.spawn import Options
 from jobqueue.worker.handlers import end_at_once, on_signals, quit_with_dump
+from jobqueue.worker.probes.serving import probed
 from jobqueue.worker.process.ending import exit_anyway, exit_process, flush
 from jobqueue.worker.process.log_thread import LogThread
 from jobqueue.worker.process.logs import set_up_log
@@ -46,11 +48,12 @@ def run_child(options: Options, number: int, parent: Parent) -> None:
     sys.exit(end.status)
 
 
-def run_alone(settings: conf.Settings, options: Options, greet: Callable[[str], None]) -> End:
-    """Run a worker without a parent process; `greet` is called with its description."""
+def run_alone(settings: conf.Settings, options: Options, greet: Callable[[str], None], listener: socket.socket | None) -> End:
+    """Run a worker without a parent process, with probes at `listener`; `greet` is called with its description."""
     supervisor = Supervisor(settings, once=options.once)
     greet(supervisor.identity.description)
-    return run(supervisor, options)
+    with probed(listener, supervisor.probe_state, lambda: {"1": supervisor.probe_state().figures}):
+        return run(supervisor, options)
 
 
 def run(supervisor: Supervisor, options: Options) -> End:

@@ -23,6 +23,7 @@ from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.fleet.ipc import DONE, FAILED
 from jobqueue.worker.fleet.parent import Parent
 from jobqueue.worker.fleet.scaler import as_json
+from jobqueue.worker.probes.state import ProbeState
 from jobqueue.worker.process.build import Hooks, build
 from jobqueue.worker.process.drain import drain
 from jobqueue.worker.process.drained import RemainingWork
@@ -31,6 +32,7 @@ from jobqueue.worker.process.identity import Identity
 from jobqueue.worker.process.memory import prepare_memory
 from jobqueue.worker.process.recycling import Recycling
 from jobqueue.worker.process.show import health, remove_row, show
+from jobqueue.worker.process.state import probe_state
 from jobqueue.worker.running.run import Run
 from jobqueue.worker.wakeups import Signal, Wakeups
 
@@ -89,6 +91,10 @@ class Supervisor:
         """The number of requests to end. A signal to all processes arrives twice, directly and through the parent, and counts once."""
         return max(self._signals, self._parent_stops)
 
+    def probe_state(self) -> ProbeState:
+        """Return the state of the process for its probes."""
+        return probe_state(self.parts, self.settings, ending=bool(self.stops or self._ends))
+
     def stop(self) -> None:
         """Request the end of the worker; a second call skips the grace period. Safe in a signal handler."""
         self._signals += 1
@@ -117,7 +123,7 @@ class Supervisor:
         for service in parts.services:
             service.start()
         if self._parent is not None:
-            self._parent.serves(self.identity.worker_id)
+            self._parent.serves(self.identity.worker_id, self.probe_state)
         try:
             while not (why := self._why_end(ONCE_SECONDS if self.once else WATCH_SECONDS)):
                 pass

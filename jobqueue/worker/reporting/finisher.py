@@ -89,7 +89,7 @@ class Finisher(DatabaseService):
         self._buffer: collections.deque[Item] = collections.deque()
         self._room = threading.Event()
         self._second = second
-        self._errors = self._done = 0
+        self._ended = dict.fromkeys((*Status.values, ""), 0)  # all keys from the start, since other threads iterate over it
 
     def unchain(self) -> None:
         """Hand over no further jobs to this worker."""
@@ -116,14 +116,20 @@ class Finisher(DatabaseService):
         return len(self._buffer) + (self._second.unwritten if self._second else 0)
 
     @property
+    def ended(self) -> dict[str, int]:
+        """The number of runs that ended, by the status of the job after it; "" if the lease was lost."""
+        of_second = self._second.ended if self._second else {}
+        return {status: number + of_second.get(status, 0) for status, number in self._ended.items()}
+
+    @property
     def errors(self) -> int:
         """The number of jobs that have ended in ERROR."""
-        return self._errors + (self._second.errors if self._second else 0)
+        return self.ended[Status.ERROR.value]
 
     @property
     def done(self) -> int:
         """The number of runs whose outcomes were acknowledged or refused."""
-        return self._done + (self._second.done if self._second else 0)
+        return sum(self.ended.values())
 
     def turn(self) -> float | None:
         """Write one batch of up to `BATCH` outcomes."""
@@ -201,10 +207,11 @@ class Finisher(DatabaseService):
 
     def _acknowledge(self, batch: Sequence[Item], settled: Sequence[Settled]) -> None:
         self._runs.remove([run.lease for run, _ in batch])
-        self._done += len(settled)
-        if {end.status for end in settled} - {SUCCESS}:
-            self._errors += sum(end.status == "ERROR" for end in settled)
-            self._settled(any(end.status == "PENDING" for end in settled))
+        counts = collections.Counter([end.status for end in settled])
+        for status, number in counts.items():
+            self._ended[status] += number
+        if counts.keys() - {SUCCESS}:
+            self._settled(Status.PENDING.value in counts)
         else:
             self._settled(False)
             if not signals.has_effect(signals.job_settled) and not signals.has_effect(signals.task_finished):

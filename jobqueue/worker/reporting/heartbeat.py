@@ -40,6 +40,7 @@ class Heartbeat(DatabaseService):
         self._lease_seconds, self._pause = lease_seconds, heartbeat_seconds
         self._reads_all_flags = False
         self._beaten_at = time.monotonic()
+        self.renewed = self.lost = 0
 
     def read_flags(self) -> None:
         """Read the flags of all runs now, since a request to stop one of them has arrived."""
@@ -75,6 +76,7 @@ class Heartbeat(DatabaseService):
 
     def _renew(self, leases: Sequence[Lease]) -> int:
         renewed = Job.objects.renew(leases, self._lease_seconds)
+        self.renewed += len(renewed)
         for row in renewed:
             run = self._runs.get(Lease(row.job_id, row.token))
             if run is not None:
@@ -95,5 +97,6 @@ class Heartbeat(DatabaseService):
         run = self._runs.get(lease)
         # A closed run writes its outcome or has written it, which ends the lease. It only runs callbacks of `on_commit` now.
         if run is not None and run.ended is None and not run.closed and not run.is_lost:
+            self.lost += 1
             repeats.log(logging.WARNING, "Job %s: the lease was lost; the run is asked to stop.", lease.job_id)
             self._interrupter.interrupt(run, Reason.LOST)

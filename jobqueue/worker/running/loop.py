@@ -14,6 +14,7 @@ import contextlib
 import contextvars
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -49,12 +50,29 @@ class Loop:
         self._lanes: set[RunLane] = set()
         self._called: set[RunLane] = set()
         self._unresponsive: list[threading.Event] = []
+        self._lag = 0.0
+        self._asked_at: float | None = None  # when the call was made that measures the next lag
         drop_at_fork(self)
 
     @property
     def stuck(self) -> int:
         """The number of threads that a coroutine blocks in an abandoned loop."""
         return sum(not answer.is_set() for answer in list(self._unresponsive))
+
+    def lag_seconds(self) -> float:
+        """Return how late the loop ran the call of the last measurement, or how late it already is; begin the next measurement."""
+        loop, asked_at, now = self._loop, self._asked_at, time.monotonic()
+        if loop is None:
+            return 0.0
+        if asked_at is not None:
+            return max(self._lag, now - asked_at)
+        self._asked_at = now
+        with contextlib.suppress(RuntimeError):  # it has just ended
+            loop.call_soon_threadsafe(self._measure, now)
+        return self._lag
+
+    def _measure(self, asked_at: float) -> None:
+        self._lag, self._asked_at = time.monotonic() - asked_at, None
 
     def submit(self, run: Run) -> None:
         """Begin a coroutine task when a slot is free."""
@@ -92,7 +110,7 @@ class Loop:
         if not answer.wait(RESPONSE_SECONDS):
             logger.error("A coroutine blocks the event loop; coroutines that have not started run in a new one.")
             with self._lock:
-                self._loop = self._thread = None
+                self._loop = self._thread = self._asked_at = None
                 self._called.clear()
                 for lane in list(self._lanes):
                     lane.pool.slots.forget_coroutines()  # a blocked coroutine does not occupy a slot

@@ -1,0 +1,1 @@
+"""Tests of the probes of a worker."""
