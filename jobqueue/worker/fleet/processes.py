@@ -147,17 +147,18 @@ class Processes:
     # Send
 
     def _pass_on(self) -> None:
-        if self._passed_on == self.stops:
+        stops = self.stops  # once: a signal that arrives meanwhile is passed on in the next round
+        if self._passed_on == stops:
             return
-        drain_seconds = self.times.drain_seconds if self.stops == 1 else self.times.hurried_seconds
+        drain_seconds = self.times.drain_seconds if stops == 1 else self.times.hurried_seconds
         for worker in self.workers:
             if worker.process is not None:
                 worker.kill_at = time.monotonic() + (drain_seconds if worker.served_at is not None else CLOSE_SECONDS)
-                for _ in range(self.stops - self._passed_on):
+                for _ in range(stops - self._passed_on):
                     # A worker that does not serve yet may not read the link. It counts the message and the signal as one request.
                     if worker.link is None or not worker.link.send(ipc.STOP) or worker.served_at is None:
                         worker.process.send_signal(signal.SIGTERM)
-        self._passed_on = self.stops
+        self._passed_on = stops
 
     def _report_dead(self) -> None:
         """Ask a live worker to recover the jobs of dead workers; ask another one if that one dies before it has reported."""
