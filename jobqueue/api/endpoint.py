@@ -21,6 +21,7 @@ class Endpoint:
     query: tuple[str, ...] = ()
     required: tuple[str, ...] = ()  # the parameters of the query that must be given
     success_statuses: tuple[int, ...] = (200,)
+    fails: bool = False  # whether a response of the status 503 can have the same shape as one of success
     can_be_refused: bool = False  # whether the state of the job can forbid it
     content_type: str = "application/json"
     streams: bool = False  # the response is a stream of events, not JSON

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import bulk, deliveries, samples, schema, views
+from jobqueue.api import bulk, deliveries, health, samples, schema, views
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
@@ -20,6 +20,7 @@ def openapi(request: HttpRequest, user: Any, given: Given) -> Reply:
     return 200, schema.document(ENDPOINTS, server=request.path.removesuffix("openapi.json"))
 
 
+ALL_VIEWS: Final = ("view_job", "view_queue", "view_worker")
 VERBS: Final = (
     ("cancel", "Stop a job for good; a running one is asked to stop.", control.cancel, (200, 202)),
     ("pause", "Stop a job so that it can be resumed; a running one is asked to stop.", control.pause, (200, 202)),
@@ -71,6 +72,14 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         *("POST", "bulk/{bulk_id}/stop/", "bulk_stop", "Stop a bulk action after its present batch.", bulk.stop_action, "BulkAction"),
         success_statuses=(202,),
         can_be_refused=True,
+    ),
+    Endpoint(
+        *("GET", "health/", "health", "The problems of the installation; 503 if one is severe.", health.show_health, "Health", ALL_VIEWS),
+        query=("fail_on",),
+        fails=True,
+    ),
+    Endpoint(
+        *("GET", "status/", "status", "The queues, the live workers, and the jobs in each state.", health.show_status, "Status", ALL_VIEWS),
     ),
     _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", endpoints.of_job),
     _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", endpoints.of_target),

@@ -15,6 +15,7 @@ from jobqueue.bulk.actions import VERBS
 from jobqueue.core import scaling
 from jobqueue.core.loads import RINGS
 from jobqueue.core.search import MAX_LENGTH
+from jobqueue.insight.problems import Severity
 from jobqueue.models import WebhookDelivery
 
 NAME = {"type": "string", "minLength": 1, "maxLength": params.MAX_TEXT}
@@ -52,6 +53,7 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "integer", "minimum": 1, "maximum": params.MAX_PAUSE},
         "The number of seconds after which the pause ends; by default it ends with a resume.",
     ),
+    "fail_on": ({"enum": [*map(str, Severity)], "default": "error"}, "The lowest severity for which the status is 503."),
     "task": ({**NAME, "maxLength": params.MAX_TASK, "pattern": r"^[^\u0000]+$"}, "The dotted path of the task."),
     "period": ({"enum": [*RINGS], "default": "1h"}, "The last hour, day or fortnight, in points of 10 seconds, 1 minute or 15 minutes."),
     "within": (
@@ -105,6 +107,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     description, kind = (STREAM, "text/event-stream") if endpoint.streams else ("", endpoint.content_type)
     responses = {str(status): _response(description or DONE[status], shape, kind) for status in endpoint.success_statuses}
     responses |= {str(status): _response(ERRORS[status], ref("Error")) for status in _errors(endpoint, in_path)}
+    if endpoint.fails:
+        responses["503"] = _response(ERRORS[503], {"anyOf": [shape, ref("Error")]})
     described: dict[str, Any] = {
         "operationId": f"{endpoint.name}_{endpoint.method.lower()}",
         "summary": endpoint.summary,

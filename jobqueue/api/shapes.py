@@ -209,6 +209,12 @@ SHAPES: Final[dict[str, Shape]] = {
         paused_until=described(nullable(MOMENT), "When the pause ends without a resume."),
         warning=described(TEXT, "Why the name may be mistyped, if no task, schedule or worker has such a queue; else empty."),
     ),
+    "Health": record(healthy=described(FLAG, "Whether no problem has a severity of `fail_on` or above."), problems=array(ref("Problem"))),
+    "Problem": record(
+        **dict.fromkeys(("code", "text", "fix", "subject"), TEXT), severity={"enum": ["error", "warning"]}, count=COUNT, more=FLAG
+    ),
+    "Status": record(queues=array(ref("QueueState")), workers=array(ref("Worker")), jobs=array(ref("JobCount"))),
+    "JobCount": record(state=TEXT, number=COUNT, or_more=described(FLAG, "Whether there may be more."), scope=TEXT),
     "Loads": record(loads=array(record(name=TEXT, **FIGURES))),
     "Series": record(name=TEXT, period=TEXT, points=array(ref("Figures")), total=ref("Figures")),
     "Figures": record(**FIGURES),

@@ -23,6 +23,7 @@ from jobqueue.insight import queue_names
 from jobqueue.insight.error_kinds import ErrorKind, error_kinds_for
 from jobqueue.insight.health import Alive, live_workers
 from jobqueue.insight.narrowed import queue_states_for, target_summaries_for
+from jobqueue.insight.queues import QueueState
 from jobqueue.insight.report import summary
 from jobqueue.insight.search import page
 from jobqueue.insight.targets import TargetSummary
@@ -92,15 +93,21 @@ def act_on_queue(verb: str) -> Handler:
 
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the queues, their pauses and limits, and their numbers of queued and running jobs."""
-    return 200, {"queues": [{**_plain(state), "name": mask_text(state.name)} for state in queue_states_for(user)]}
+    return 200, {"queues": [queue_as_json(state) for state in queue_states_for(user)]}
+
+
+def queue_as_json(state: QueueState) -> dict[str, Any]:
+    """Return the state of a queue, with its name masked."""
+    return {**_plain(state), "name": mask_text(state.name)}
 
 
 def list_workers(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the live workers."""
-    return 200, {"workers": [_worker(worker) for worker in live_workers()]}
+    return 200, {"workers": [worker_as_json(worker) for worker in live_workers()]}
 
 
-def _worker(worker: Alive) -> dict[str, Any]:
+def worker_as_json(worker: Alive) -> dict[str, Any]:
+    """Return a live worker, with the names of its queues masked."""
     return {**asdict(worker), "queues": [mask_text(queue) for queue in worker.queues]}
 
 

@@ -16,6 +16,7 @@ from django.test import Client
 from django.urls import get_script_prefix, reverse, set_script_prefix
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
 
 from jobqueue import urls
 from jobqueue.api import shapes
@@ -128,7 +129,8 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
                 case.path_parameters = {"worker": str(worker.pk)}
             if mode is GenerationMode.POSITIVE and job is not None and "delivery" in (case.path_parameters or {}):
                 case.path_parameters = {"delivery": deliveries[job.pk % 2].pk}
-            seen.add(case.call_and_validate(app=app, headers=headers).status_code)
+            excluded = [not_a_server_error] if endpoint.fails else []
+            seen.add(case.call_and_validate(app=app, headers=headers, excluded_checks=excluded).status_code)
 
         one()
         if mode is GenerationMode.POSITIVE and "job_id" in endpoint.path:  # each once for certain, however the examples fell
@@ -156,7 +158,7 @@ def test_requests_that_fit_the_document_get_answers_that_fit_it(
     attempt: Any, make_user: MakeUser, endpoint: Endpoint, examples: int
 ) -> None:
     seen = attempt(endpoint, make_user(is_superuser=True, is_staff=True), GenerationMode.POSITIVE, examples)
-    assert seen <= {*endpoint.success_statuses, 404, 409}
+    assert seen <= {*endpoint.success_statuses, 404, 409, *([503] if endpoint.fails else [])}
     assert seen & {*endpoint.success_statuses} or examples < 40, "a few may all miss"
     assert 409 in seen or not endpoint.can_be_refused or examples < 40
 
