@@ -97,7 +97,7 @@ def test_a_port_that_is_taken_and_a_wrong_address_are_errors_at_the_start(worker
 
 
 def test_the_parent_process_shows_its_workers_and_is_alive_as_long_as_one_of_them_is(workers: Workers) -> None:
-    parent = workers.start("--processes", "2", *HTTP, HEARTBEAT_SECONDS=1)
+    parent = workers.start("--processes", "2", *HTTP, HEARTBEAT_SECONDS=1, LEASE_SECONDS=60)  # else it kills them meanwhile
     port, pids = port_of(parent), [pid for _, _, pid in sorted(serving(parent, 2))]
     becomes(port, "/readyz", 200)
     wait_until(lambda: ask(port, "/metrics")[1].count("jobqueue_worker_slots{") == 2, "both workers have sent their figures")
