@@ -10,18 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.admin import AdminSite
-from django.contrib.admin.sites import all_sites
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from jobqueue.access import visible
-from jobqueue.core import states
+from jobqueue.admin.pages import OVERVIEW, Pages
+from jobqueue.core import recent, states
 from jobqueue.core.amounts import bounded
-from jobqueue.core.recent import Recent
 from jobqueue.db import counting
 from jobqueue.insight.workers import alive
 from jobqueue.models import Job, Queue, Schedule, WebhookDelivery, Worker
@@ -30,8 +27,6 @@ MAX_COUNTED = 10_000
 KEPT_SECONDS = 3.0
 
 Rows = Callable[[HttpRequest], QuerySet[Any]]
-
-_counts = Recent(KEPT_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +44,7 @@ class Tab:
     rows: Rows | None = None
     counted: Promise | str = ""
     permission: str = ""  # that the user needs as well
+    others: tuple[type[Model], ...] = ()  # models of which one is enough, too
 
     def share(self, url_name: str) -> int:
         """Return how much of the name of a URL belongs to the tab's own names; 0 if it is no page of the tab."""
@@ -65,7 +61,7 @@ def _failed_deliveries(request: HttpRequest) -> QuerySet[WebhookDelivery]:
 
 
 TABS = (
-    Tab(_("Overview"), "app_list", Job),
+    Tab(_("Overview"), OVERVIEW, Job, others=(Queue, Schedule, Worker)),
     Tab(_("Jobs"), "jobqueue_job_changelist", Job, ("jobqueue_job_",)),
     Tab(_("Errors"), "jobqueue_job_errors", Job, ("jobqueue_job_error",), _failed_jobs, _("jobs in error")),
     Tab(_("Queues"), "jobqueue_queue_changelist", Queue, ("jobqueue_queue_",)),
@@ -110,18 +106,10 @@ class ShownTab:
     counted: Promise | str
 
 
-def site_of(request: HttpRequest) -> AdminSite | None:
-    """Return the admin site that serves a request; None if a page of another app calls this."""
-    name = getattr(request, "current_app", None) or getattr(request.resolver_match, "namespace", None)
-    return next((site for site in all_sites if site.name == name), None)
-
-
 def shown_tabs(request: HttpRequest) -> list[ShownTab]:
     """Return the tabs that a user sees on a page."""
-    site = site_of(request)
-    if site is None:
-        return []
-    found = [(tab, url) for tab in TABS if (url := _url(site, tab)) and _may_view(site, request, tab)]
+    pages = Pages(request)
+    found = [(tab, url) for tab in TABS if _may_view(pages, tab) and (url := pages.url(tab.page))]
     url_name = getattr(request.resolver_match, "url_name", "") or ""
     current = max((tab for tab, _ in found), key=lambda tab: tab.share(url_name), default=None)
     numbers = _numbers(request, [tab for tab, _ in found])
@@ -130,20 +118,9 @@ def shown_tabs(request: HttpRequest) -> list[ShownTab]:
     ]
 
 
-def _url(site: AdminSite, tab: Tab) -> str:
-    arguments = {"app_label": Job._meta.app_label} if tab.page == "app_list" else {}
-    try:
-        return reverse(f"admin:{tab.page}", kwargs=arguments, current_app=site.name)
-    except NoReverseMatch:
-        return ""
-
-
-def _may_view(site: AdminSite, request: HttpRequest, tab: Tab) -> bool:
-    if not site.is_registered(tab.model):
-        return False
-    may: bool = site.get_model_admin(tab.model).has_view_permission(request)
-    user: Any = request.user
-    return may and (not tab.permission or user.has_perm(tab.permission))
+def _may_view(pages: Pages, tab: Tab) -> bool:
+    user: Any = pages.request.user
+    return any(map(pages.may_view, (tab.model, *tab.others))) and (not tab.permission or user.has_perm(tab.permission))
 
 
 def _numbers(request: HttpRequest, tabs: list[Tab]) -> dict[str, str]:
@@ -154,5 +131,5 @@ def _numbers(request: HttpRequest, tabs: list[Tab]) -> dict[str, str]:
     database = Job.objects.database
     # What the user may see is a part of the statement, so users with different rights have different results.
     sql, params = counting.statement(database, [*queries.values()], MAX_COUNTED)
-    numbers = _counts((database.scope, sql, repr(params)), lambda: counting.count(database, sql, params))
+    numbers = recent.kept(("tabs", database.scope, sql, repr(params)), KEPT_SECONDS, lambda: counting.count(database, sql, params))
     return {page: bounded(number, number >= MAX_COUNTED) for page, number in zip(queries, numbers, strict=True) if number}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 # From 1 ms to 37 hours. Each bound is 1.41 times the one before, so an estimated quantile is within 20 % of the exact one.
 BOUNDS = tuple(0.001 * 2 ** (step / 2) for step in range(55))
@@ -38,6 +39,11 @@ def add(counts: list[int], more: Sequence[int]) -> None:
     counts.extend([0] * (len(more) - len(counts)))
     for position, number in enumerate(more):
         counts[position] += number
+
+
+def total(texts: Iterable[object]) -> list[int]:
+    """Return the sum of many histograms that are given as texts, as `add` of each would, but faster."""
+    return [sum(counts) for counts in zip_longest(*map(from_text, texts), fillvalue=0)]
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
@@ -71,7 +77,7 @@ def to_text(counts: Sequence[int]) -> str:
 def from_text(text: object) -> list[int]:
     """Return the histogram of a text; an empty one if the text is not a histogram."""
     try:
-        counts = [int(part) for part in str(text).split(",")] if text else []
+        counts = [*map(int, str(text).split(","))] if text else []
     except ValueError:
         return []
     return counts if len(counts) <= len(BOUNDS) + 1 and min(counts, default=0) >= 0 else []

@@ -6,45 +6,33 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 T = TypeVar("T")
-MAX_KEPT = 200
+MAX_KEPT = 500
+
+_results: dict[Hashable, tuple[float, Any]] = {}
+_locks: dict[Hashable, threading.Lock] = {}
 
 
-class Recent:
-    """Results by key, each kept for a number of seconds. Threads that ask for the same key at once share one call."""
+def kept(key: Hashable, seconds: float, function: Callable[[], T]) -> T:
+    """Return the result of a function, which is called again after a number of seconds; what it raises is not kept.
 
-    def __init__(self, seconds: float) -> None:
-        """Create it empty."""
-        self.seconds = seconds
-        self._results: dict[Hashable, tuple[float, Any]] = {}
-        self._locks: dict[Hashable, threading.Lock] = {}
-        _all.add(self)
-
-    def __call__(self, key: Hashable, function: Callable[[], T]) -> T:
-        """Return the result for a key, by a call of the function if there is none; what it raises is not kept."""
-        with self._locks.setdefault(key, threading.Lock()):
-            kept = self._results.get(key)
-            if kept is not None and time.monotonic() < kept[0]:
-                result: T = kept[1]
-                return result
-            result = function()
-            if len(self._results) >= MAX_KEPT:
-                self.clear()
-            self._results[key] = (time.monotonic() + self.seconds, result)
+    Threads that ask for the same key at once share one call. The key must contain all that the result depends on: the
+    database and its schema (`Database.scope`), and what the user may see.
+    """
+    with _locks.setdefault(key, threading.Lock()):
+        known = _results.get(key)
+        if known is not None and time.monotonic() < known[0]:
+            result: T = known[1]
             return result
-
-    def clear(self) -> None:
-        """Forget all results."""
-        self._results.clear()
-        self._locks.clear()
-
-
-_all: WeakSet[Recent] = WeakSet()
+        result = function()
+        if len(_results) >= MAX_KEPT:
+            forget()
+        _results[key] = (time.monotonic() + seconds, result)
+        return result
 
 
 def forget() -> None:
-    """Forget what this process keeps, as tests do before each other."""
-    for recent in _all:
-        recent.clear()
+    """Forget all results, as tests do before each other."""
+    _results.clear()
+    _locks.clear()

@@ -10,6 +10,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from jobqueue.admin import JobAdmin, tabs
+from jobqueue.admin.pages import Pages
 from jobqueue.db import counting
 from jobqueue.models import Job, Schedule, Worker
 from tests.admin.conftest import Login
@@ -59,7 +60,8 @@ def test_the_pages_of_one_object_show_the_tabs(login: Login) -> None:
 
 
 def test_a_tab_is_shown_only_to_users_who_may_view_its_page(login: Login) -> None:
-    assert labels(login("view_worker").get(reverse("admin:jobqueue_worker_changelist"))) == ["Workers"]
+    assert labels(login("view_worker").get(reverse("admin:jobqueue_worker_changelist"))) == ["Overview", "Workers"]
+    assert labels(login("view_webhookdelivery").get(reverse("admin:jobqueue_webhookdelivery_changelist"))) == ["Webhooks"]
 
 
 def test_a_tab_is_shown_only_if_its_page_exists(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +75,7 @@ def test_the_tabs_of_another_site_lead_to_its_own_pages(rf: RequestFactory, admi
     request = rf.get("/")
     request.user, request.resolver_match = admin_user, None
     request.current_app = "operations"  # type: ignore[attr-defined]
-    assert tabs.site_of(request) is site
+    assert Pages(request).site is site
     assert not any(tab.label == "Workers" for tab in tabs.shown_tabs(request))  # not registered there
 
 

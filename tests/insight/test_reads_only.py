@@ -114,6 +114,8 @@ def scene() -> dict[str, Any]:
         "shown": str,
         "given": Thresholds(),
         "threshold": 1.0,
+        "period": "24h",
+        "loads": [],
     }
 
 

@@ -1,0 +1,1 @@
+"""The Overview: the index of the app. ``data`` reads and keeps, ``rows`` formats, ``page`` puts the parts together."""
