@@ -8,7 +8,7 @@
 (function () {
   const EVERY_MS = 5_000, AFTER_FAILURE_MS = 15_000, TIMEOUT_MS = 15_000, MOST_FAILURES = 20;
   const page = document.getElementById("jobqueue-overview");
-  if (!page || !page.dataset.url || !window.fetch) return;
+  if (!page || !page.dataset.url) return;
 
   let timer = 0, failures = 0, isFetching = false;
   const canHover = window.matchMedia("(hover: hover)").matches;
@@ -27,13 +27,19 @@
   }
 
   // What a user has opened or scrolled stays so.
-  function keepState(part, fresh) {
-    const old = part.querySelectorAll("details"), scrolled = part.querySelectorAll(".jq-scroll");
+  function keepOpen(part, fresh) {
+    const old = part.querySelectorAll("details");
     fresh.querySelectorAll("details").forEach((one, index) => {
       if (old[index]) one.open = old[index].open;
     });
-    return () => fresh.querySelectorAll(".jq-scroll").forEach((one, index) => {
-      if (scrolled[index]) one.scrollLeft = scrolled[index].scrollLeft;
+  }
+
+  function replace(part, fresh) {
+    const scrolled = [...part.querySelectorAll(".jq-scroll")].map((one) => [one.scrollLeft, one.scrollTop]);
+    const node = document.importNode(fresh, true);
+    part.replaceWith(node);
+    node.querySelectorAll(".jq-scroll").forEach((one, index) => {
+      if (scrolled[index]) [one.scrollLeft, one.scrollTop] = scrolled[index];
     });
   }
 
@@ -47,38 +53,35 @@
     }
     for (const fresh of made.querySelectorAll("[data-part]")) {
       const part = parts.get(fresh.dataset.part);
-      if (part.innerHTML === fresh.innerHTML) continue;
-      if (isHeld(part)) {
-        held = true;
-        continue;
-      }
-      const node = document.importNode(fresh, true);
-      const scroll = keepState(part, node);
-      part.replaceWith(node);
-      scroll();
+      keepOpen(part, fresh);
+      if (part.isEqualNode(fresh)) continue;
+      if (isHeld(part)) held = true;
+      else replace(part, fresh);
     }
     show(held ? "held" : "live");
   }
 
-  async function refresh() {
+  function refresh() {
     timer = 0;
     if (document.hidden || isFetching) return;
     isFetching = true;
-    let wait = EVERY_MS;
-    try {
-      const response = await fetch(page.dataset.url, { credentials: "same-origin", signal: AbortSignal.timeout(TIMEOUT_MS) });
-      if (response.status === 403 || response.status === 404) failures = MOST_FAILURES;
-      if (!response.ok) throw new Error(response.statusText);
-      const made = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("jobqueue-overview");
-      if (made) put(made);
-      failures = 0;
-    } catch {
-      failures += 1;
-      wait = AFTER_FAILURE_MS;
-      show("off");
-    }
-    isFetching = false;
-    if (failures < MOST_FAILURES) plan(wait);
+    const request = new XMLHttpRequest(); // it parses the answer into an inert document
+    request.open("GET", page.dataset.url);
+    request.responseType = "document";
+    request.timeout = TIMEOUT_MS;
+    request.onloadend = () => {
+      isFetching = false;
+      const made = request.status === 200 && request.response && request.response.getElementById("jobqueue-overview");
+      failures = made ? 0 : request.status === 403 || request.status === 404 ? MOST_FAILURES : failures + 1;
+      if (made) {
+        for (const one of made.querySelectorAll("script")) one.remove(); // there are none, and none must run
+        put(made);
+      } else {
+        show("off");
+      }
+      if (failures < MOST_FAILURES) plan(made ? EVERY_MS : AFTER_FAILURE_MS);
+    };
+    request.send();
   }
 
   function plan(wait) {
