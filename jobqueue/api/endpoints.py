@@ -84,7 +84,13 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     _stream("jobs/{job_id}/events/", "job_events", "Stream the events of a job.", endpoints.of_job),
     _stream("targets/{target}/events/", "target_events", "Stream the events of the jobs of a target.", endpoints.of_target),
     _stream("events/", "events", "Stream the events of all jobs, or of those of a tenant.", endpoints.of_all),
-    Endpoint("GET", "workers/", "workers", "The workers that are alive.", views.list_workers, "Workers", ("view_worker",)),
+    Endpoint(
+        "GET", "workers/", "workers", "The workers that are alive, and the last that left.", views.list_workers, "Workers", ("view_worker",)
+    ),
+    Endpoint(
+        *("GET", "workers/{worker}/", "worker", "One worker, with the jobs that it runs.", views.show_worker, "WorkerDetail"),
+        permissions=("view_worker", "view_job"),
+    ),
     *(
         Endpoint(
             *("POST", f"workers/{{worker}}/{verb}/", f"worker_{verb}", summary, views.drain(drained=verb == "drain"), "WorkerDrain"),

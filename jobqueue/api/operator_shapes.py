@@ -1,10 +1,11 @@
-"""The shapes of the responses about webhooks, as JSON Schema."""
+"""The shapes of the responses about webhooks and workers, as JSON Schema."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from jobqueue.api.shape_parts import COUNT, FLAG, MOMENT, TEXT, UUID, Shape, array, described, nullable, record, ref
+from jobqueue.api.shape_parts import COUNT, FLAG, MOMENT, SECONDS, TEXT, UUID, Shape, array, described, nullable, record, ref
+from jobqueue.models import LeftWorker
 
 DELIVERY_FIELDS: Final[dict[str, Shape]] = {
     "delivery": {"type": "integer"},
@@ -23,7 +24,50 @@ DELIVERY_FIELDS: Final[dict[str, Shape]] = {
     "error": described(TEXT, "The error of the last attempt."),
 }
 
+WORKER_FIELDS: Final[dict[str, Shape]] = {
+    "id": TEXT,
+    "process": described(TEXT, "The host and the process id."),
+    "queues": described(array(TEXT), "The queues that it serves; empty: all."),
+    "state": {"enum": ["RUNNING", "DRAINED", "DRAINING"]},
+    "slots": COUNT,
+    "running": described(COUNT, "The jobs that it holds now, by their leases; the other numbers are those of its last heartbeat."),
+    "stuck_threads": COUNT,
+    "problems": array(TEXT),
+    "release": described(TEXT, "The release of the project (setting RELEASE)."),
+    "memory_mb": COUNT,
+    "heard_seconds": described(SECONDS, "How long ago its last heartbeat was."),
+}
+
 OPERATOR_SHAPES: Final[dict[str, Shape]] = {
+    "Worker": record(**WORKER_FIELDS),
+    "Workers": record(workers=array(ref("Worker")), left=described(array(ref("LeftWorker")), "The last 50 that left.")),
+    "WorkerDetail": record(
+        **WORKER_FIELDS,
+        version=TEXT,
+        started_at=MOMENT,
+        heartbeat_at=MOMENT,
+        duties=described(array(TEXT), "The duties that it leads."),
+        jobs=described(array(ref("RunningJob")), "The first 50 of its running jobs that you may see."),
+        stuck=described(array(ref("RunningJob")), "The jobs of runs that do not stop; the jobs can have ended."),
+    ),
+    "RunningJob": record(
+        job={"type": "integer"},
+        public_id=UUID,
+        task=TEXT,
+        queue=TEXT,
+        attempt=COUNT,
+        started_at=nullable(MOMENT),
+        line=described(TEXT, "Where the thread of a run that does not stop is; empty for other runs."),
+    ),
+    "LeftWorker": record(
+        id=TEXT,
+        process=TEXT,
+        how={"enum": [*LeftWorker.How.values]},
+        reason=described(TEXT, "Why it ended, if it knew."),
+        release=TEXT,
+        started_at=MOMENT,
+        left_at=MOMENT,
+    ),
     "Deliveries": record(
         deliveries=described(array(record(**DELIVERY_FIELDS)), "The newest first."),
         more=described(FLAG, "Whether there are more than the limit."),

@@ -173,17 +173,6 @@ SHAPES: Final[dict[str, Shape]] = {
         newest_id={"type": "integer"},
         newest_public_id=UUID,
     ),
-    "Workers": record(workers=array(ref("Worker"))),
-    "Worker": record(
-        id=TEXT,
-        process=described(TEXT, "The host and the process id."),
-        queues=described(array(TEXT), "The queues that it serves; empty: all."),
-        state={"enum": ["RUNNING", "DRAINED", "DRAINING"]},
-        slots=COUNT,
-        running=COUNT,
-        stuck_threads=COUNT,
-        problems=array(TEXT),
-    ),
     "WorkerDrain": record(
         id=TEXT,
         process=TEXT,

@@ -27,8 +27,9 @@ from jobqueue.insight.queues import QueueState
 from jobqueue.insight.report import summary
 from jobqueue.insight.search import page
 from jobqueue.insight.targets import TargetSummary
+from jobqueue.insight.worker_page import left_workers, worker_detail
 from jobqueue.lifecycle import queues
-from jobqueue.lifecycle.workers import drain_worker
+from jobqueue.lifecycle.workers import drain_worker, find_worker
 from jobqueue.models import Job
 
 Reply = tuple[int, dict[str, Any]] | HttpResponseBase
@@ -102,8 +103,18 @@ def queue_as_json(state: QueueState) -> dict[str, Any]:
 
 
 def list_workers(request: HttpRequest, user: Any, given: Given) -> Reply:
-    """Return the live workers."""
-    return 200, {"workers": [worker_as_json(worker) for worker in live_workers()]}
+    """Return the live workers, and the newest that left."""
+    return 200, {"workers": [worker_as_json(worker) for worker in live_workers()], "left": [_plain(one) for one in left_workers()]}
+
+
+def show_worker(request: HttpRequest, user: Any, given: Given) -> Reply:
+    """Return one worker with the jobs that it runs and that the user may see."""
+    try:
+        found = worker_detail(user, find_worker(given["worker"]))
+    except WorkerDoesNotExist as error:
+        raise ApiError(404, str(error)) from error
+    jobs = {name: [as_json(job) for job in found[name]] for name in ("jobs", "stuck")}
+    return 200, {**as_json(found), **jobs, "queues": [mask_text(queue) for queue in found["queues"]]}
 
 
 def worker_as_json(worker: Alive) -> dict[str, Any]:
@@ -139,4 +150,9 @@ def _error(kind: ErrorKind) -> dict[str, Any]:
 
 def _plain(record: Any) -> dict[str, Any]:
     """Return a record's fields, with times as ISO text, as in a report."""
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(record).items()}
+    return as_json(asdict(record))
+
+
+def as_json(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values with times as ISO text."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}

@@ -10,7 +10,8 @@ from django.db.models import QuerySet
 
 from jobqueue.db import Now
 from jobqueue.duties.base import Duty, Report
-from jobqueue.models import Job, Worker
+from jobqueue.lifecycle.workers import record_left
+from jobqueue.models import Job, LeftWorker, Worker
 
 FORGET_AFTER = timedelta(days=1)
 BATCH = 500
@@ -29,10 +30,9 @@ class ForgetDeadWorkers(Duty):
 
     def run_once(self, now: datetime) -> Report:
         """Delete a batch of rows; leave rows that another session has locked to the next run."""
-        workers = Worker.objects.using(Job.objects.database.alias)
         with Job.objects.database.atomic():
             keys = list(_dead().select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
-            deleted = workers.filter(pk__in=keys).delete()[0] if keys else 0
+            deleted = record_left(keys, LeftWorker.How.SILENT)
         return Report(items=deleted, again=deleted == BATCH)
 
 

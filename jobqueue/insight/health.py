@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from jobqueue import clock
 from jobqueue.core import states
+from jobqueue.core.masking import mask_text
+from jobqueue.db import Now
 from jobqueue.insight.queues import QueueState, queue_states
 from jobqueue.insight.workers import MAX_WORKERS, alive, failed_modules, running_jobs, stuck_services
 from jobqueue.models import Job, Worker
@@ -38,6 +41,9 @@ class Alive:
     running: int
     stuck_threads: int
     problems: list[str]
+    release: str = ""
+    memory_mb: int = 0
+    heard_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +62,20 @@ def status() -> ServiceStatus:
 
 def live_workers() -> list[Alive]:
     """Return the workers that have written a heartbeat recently."""
-    workers = list(alive()[:MAX_WORKERS])
+    workers = list(alive().annotate(now=Now())[:MAX_WORKERS])
     running = running_jobs(str(worker.pk) for worker in workers)
-    return [_alive(worker, running.get(str(worker.pk), 0)) for worker in workers]
+    return [as_alive(worker, running.get(str(worker.pk), 0)) for worker in workers]
 
 
-def _alive(worker: Worker, running: int) -> Alive:
+def as_alive(worker: Worker, running: int) -> Alive:
+    """Return the state of a worker whose row was read with the database's time; `running` is the number of its jobs, by their leases."""
     queues: Any = worker.queues
     served = [str(queue) for queue in queues] if isinstance(queues, list) else []
-    counts = (worker.slots, running, worker.stuck)
-    return Alive(str(worker.pk), str(worker), served, worker.shown_state, *counts, problems=stuck_services(worker) + failed_modules(worker))
+    problems = stuck_services(worker) + failed_modules(worker)
+    now = getattr(worker, "now", None) or clock.now()
+    heard = max((now - worker.heartbeat_at).total_seconds(), 0.0)
+    more = (worker.slots, running, worker.stuck, problems, mask_text(worker.release), worker.memory_mb, round(heard, 1))
+    return Alive(str(worker.pk), str(worker), served, worker.shown_state, *more)
 
 
 def _counts() -> list[Count]:

@@ -628,6 +628,16 @@ class Migration(migrations.Migration):
                         help_text="The last change of its slots: before, after, running jobs, claimable jobs, reason, age in seconds.",
                     ),
                 ),
+                ("memory_mb", models.IntegerField(db_default=0, default=0, help_text="The resident memory of the process, in MB.")),
+                (
+                    "stuck_runs",
+                    models.JSONField(
+                        blank=True,
+                        db_default=models.Value([], output_field=models.JSONField()),
+                        default=list,
+                        help_text="The runs that do not stop: job, task, and the line where the thread is.",
+                    ),
+                ),
                 (
                     "failed_modules",
                     models.JSONField(
@@ -820,6 +830,45 @@ class Migration(migrations.Migration):
                     models.CheckConstraint(
                         condition=jobqueue.models.fields.Readable("nominal_at", "created_at"), name="jobqueue_tick_times"
                     ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="LeftWorker",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("worker", models.UUIDField(editable=False)),
+                ("host", models.CharField(blank=True, db_default="", default="", max_length=255)),
+                ("pid", models.IntegerField(db_default=0, default=0)),
+                ("version", models.CharField(blank=True, db_default="", default="", max_length=32)),
+                ("release", models.CharField(blank=True, db_default="", default="", max_length=200)),
+                (
+                    "how",
+                    models.CharField(
+                        choices=[
+                            ("stopped", "stopped"),
+                            ("drained", "drained, then stopped"),
+                            ("failed", "failed"),
+                            ("killed", "killed"),
+                            ("silent", "silent for a day"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "reason",
+                    models.CharField(blank=True, db_default="", default="", help_text="Why it ended, if it knew.", max_length=200),
+                ),
+                ("started_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("left_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+            ],
+            options={
+                "ordering": ("-id",),
+                "default_permissions": (),
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=jobqueue.models.fields.Readable("started_at", "left_at"), name="jobqueue_left_worker_times"
+                    )
                 ],
             },
         ),

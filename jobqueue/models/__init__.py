@@ -9,7 +9,7 @@ from jobqueue.models.queue import Queue
 from jobqueue.models.sample import Sample
 from jobqueue.models.schedule import Schedule, ScheduleTick
 from jobqueue.models.webhook import WebhookDelivery
-from jobqueue.models.worker import Worker
+from jobqueue.models.worker import LeftWorker, Worker
 
 __all__ = [
     "BackgroundJobLease",
@@ -18,6 +18,7 @@ __all__ = [
     "JobDependency",
     "JobEvent",
     "JobPhase",
+    "LeftWorker",
     "Queue",
     "Sample",
     "Schedule",

@@ -34,6 +34,8 @@ class Worker(fields.Row):
     scaling = fields.json(
         dict, help_text="The last change of its slots: before, after, running jobs, claimable jobs, reason, age in seconds."
     )
+    memory_mb = fields.number(help_text="The resident memory of the process, in MB.")
+    stuck_runs = fields.json(list, help_text="The runs that do not stop: job, task, and the line where the thread is.")
     failed_modules = fields.json(dict, help_text="Modules of tasks and duties that it could not import, with the error of each.")
     version = fields.text(32)
     release = fields.text(200, help_text="The release of the project (setting RELEASE).")
@@ -57,3 +59,35 @@ class Worker(fields.Row):
     def takes_jobs(self) -> bool:
         """Whether it starts jobs: it neither ends nor is drained."""
         return self.shown_state == self.State.RUNNING
+
+
+class LeftWorker(fields.Row):
+    """A worker process that has left, and how; only the newest are kept."""
+
+    class How(models.TextChoices):
+        """How a worker left."""
+
+        STOPPED = "stopped", "stopped"
+        DRAINED = "drained", "drained, then stopped"
+        FAILED = "failed", "failed"
+        KILLED = "killed", "killed"
+        SILENT = "silent", "silent for a day"
+
+    id = models.BigAutoField(primary_key=True)
+    worker = UUIDField(editable=False)
+    host = fields.text(255)
+    pid = fields.number()
+    version = fields.text(32)
+    release = fields.text(200)
+    how = models.CharField(max_length=16, choices=How.choices)
+    reason = fields.text(200, help_text="Why it ended, if it knew.")
+    started_at = MomentField(db_default=Now())
+    left_at = MomentField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+        default_permissions = ()
+        constraints = (fields.time_constraint("jobqueue_left_worker_times", "started_at", "left_at"),)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"

@@ -20,6 +20,7 @@ from jobqueue.models import (
     JobDependency,
     JobEvent,
     JobPhase,
+    LeftWorker,
     Queue,
     Sample,
     Schedule,
@@ -167,6 +168,7 @@ def row_of(model: Any, column: str = "") -> Any:
         Sample: {"kind": "queue", "name": "mail", "seconds": 10, "slot": 1, "begins": 0},
         ScheduleTick: {"nominal_at": now},
         Worker: {"id": uuid.uuid4()},
+        LeftWorker: {"worker": uuid.uuid4(), "how": "killed"},
     }
     if model is WebhookDelivery:
         return DeliveryFactory(job=job)

@@ -11,7 +11,7 @@ from django.utils import timezone
 from jobqueue.duties import forget_dead_workers
 from jobqueue.duties.base import Report
 from jobqueue.duties.forget_dead_workers import ForgetDeadWorkers
-from jobqueue.models import Worker
+from jobqueue.models import LeftWorker, Worker
 from tests.factories import WorkerFactory
 from tests.rivals import Rival
 
@@ -29,6 +29,7 @@ def test_only_workers_without_a_heartbeat_for_a_day_are_deleted() -> None:
     assert duty.run_once(timezone.now()) == Report(items=2)
     assert duty.run_once(timezone.now()) == Report()
     assert set(Worker.objects.values_list("pk", flat=True)) == {worker.pk for worker in kept}
+    assert list(LeftWorker.objects.values_list("how", flat=True)) == ["silent", "silent"]
 
 
 @pytest.mark.django_db

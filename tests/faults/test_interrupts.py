@@ -72,6 +72,10 @@ def scene(shared_workers: Workers) -> Scene:
     for name, job in jobs.items():
         seen.jobs[name] = wait_for(job, *Job.Status.values[3:], seconds=20)
     wait_until(lambda: Worker.objects.get().stuck == 3, "two threads and the blocked loop's are shown as stuck", 1.5)
+    shown = Worker.objects.get()
+    assert len(shown.stuck_runs) == 3
+    assert all("tests/faults/tasks.py:" in one["line"] or "threading.py" in one["line"] for one in shown.stuck_runs), shown.stuck_runs
+    assert shown.memory_mb > 10
     seen.worker = Worker.objects.values().get()
     meeting = [tasks.meet.enqueue(SLOTS) for _ in range(SLOTS)]
     for job in meeting:

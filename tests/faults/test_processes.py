@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue.models import Worker
+from jobqueue.models import LeftWorker, Worker
 from tests.faults import leftovers, tasks
 from tests.faults.harness import ROOT, WorkerProcess, Workers, job_id, row, state, wait_for, wait_until
 from tests.faults.proc import processes
@@ -69,6 +69,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_jobs_run_again_at_once(work
     assert time.monotonic() - killed_at < 10, "long before its lease of 60 s"
     assert (row(jobs[0]).crashes, row(jobs[1]).crashes) == (1, 0)
     assert len(serving(parent, 3)) == 3
+    wait_until(lambda: LeftWorker.objects.filter(worker=victim, how="killed").exists(), "it is recorded how the worker left")
     assert "S" in {*children(parent.pid).values()}
     assert "Z" not in {*children(parent.pid).values()}
     assert "was killed by signal 9; a new one starts now" in parent.text

@@ -103,6 +103,7 @@ def scene() -> dict[str, Any]:
         "delta": timedelta(seconds=90),
         "number": 2.0,
         "slots": 2,
+        "running": 1,
         "where": "here",
         "interval_seconds": 10.0,
         "text": now.isoformat(),

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from jobqueue import conf
-from jobqueue.models import BackgroundJobLease, Job, Worker
+from jobqueue.models import BackgroundJobLease, Job, LeftWorker, Worker
 from jobqueue.worker.process.identity import Identity
 from jobqueue.worker.process.maintenance import WORKER_ROW_SECONDS, Maintenance
 from jobqueue.worker.process.show import remove_row, show
@@ -75,5 +75,7 @@ def test_a_process_shows_one_row_that_is_kept_up_to_date_and_goes_with_it() -> N
     show(identity, conf.current(), Worker.State.DRAINING, **{**counts, "stuck": 1})
     row = Worker.objects.get(pk=identity.uuid)
     assert (row.state, row.slots, row.running, row.stuck, row.pid) == ("DRAINING", 4, 3, 1, identity.pid)
-    remove_row(identity)
+    remove_row(identity, failed=False, reason="it was asked to stop")
     assert set(Worker.objects.values_list("pk", flat=True)) == {other.pk}
+    [left] = LeftWorker.objects.all()
+    assert (left.worker, left.how, left.reason, left.pid) == (identity.uuid, "stopped", "it was asked to stop", identity.pid)

@@ -23,8 +23,7 @@ from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
-from jobqueue.lifecycle.workers import drain_worker
-from jobqueue.management import audit, bulk, prune, report_text, samples, search, tables, webhooks
+from jobqueue.management import audit, bulk, prune, report_text, samples, search, tables, webhooks, workers
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 from jobqueue.schedules import ticks
@@ -117,20 +116,6 @@ def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return {"name": name, "forgotten": removed}, [text], True
 
 
-def _drain(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    return _drained(options["worker"], drained=True)
-
-
-def _undrain(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    return _drained(options["worker"], drained=False)
-
-
-def _drained(worker: str, *, drained: bool) -> tuple[Any, Lines, bool]:
-    answer = drain_worker(worker, drained=drained)
-    now = "drained: it starts no more jobs, and its running jobs continue" if drained else "not drained: it starts jobs"
-    return asdict(answer), [f"Worker {answer.process} is {now}{'' if answer.changed else ' (no change)'}."], True
-
-
 def _cancel(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return _act(options["jobs"], control.cancel, "canceled")
 
@@ -215,6 +200,7 @@ SUBCOMMANDS = {
     "resume": ("Resume a queue: workers start its jobs again.", "queue"),
     "forget": ("Remove the row of a queue that is no longer used: its pause, limit and webhook.", "queue"),
     "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
+    "workers": ("Show the workers by release and those that left, or one worker with the jobs that it runs.", "workers"),
     "drain": ("Drain a worker: it starts no more jobs, and its running jobs continue.", "worker"),
     "undrain": ("Make a drained worker start jobs again.", "worker"),
     "errors": ("Show the kinds of errors of the jobs in ERROR: how many jobs, since when, and the newest of them.", ""),
@@ -245,8 +231,9 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "resume": _resume,
     "forget": _forget,
     "status": _status,
-    "drain": _drain,
-    "undrain": _undrain,
+    "workers": workers.workers,
+    "drain": workers.drain,
+    "undrain": workers.undrain,
     "errors": _errors,
     "jobs": search.jobs,
     "samples": samples.show_samples,
@@ -273,6 +260,7 @@ ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "health": health_command.add_arguments,
     "samples": samples.add_samples_arguments,
     "scaler": samples.add_scaler_arguments,
+    "workers": workers.add_workers_arguments,
     "webhooks": webhooks.add_webhooks_arguments,
     "redeliver": webhooks.add_redeliver_arguments,
     "deliveries": webhooks.add_deliveries_arguments,

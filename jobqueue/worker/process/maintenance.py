@@ -14,10 +14,10 @@ from jobqueue.core import repeats, states
 from jobqueue.core.service import ErrorHandler
 from jobqueue.db import hygiene
 from jobqueue.lifecycle.expire import Expired, expire_owner
-from jobqueue.models import BackgroundJobLease
+from jobqueue.lifecycle.workers import record_left
+from jobqueue.models import BackgroundJobLease, LeftWorker
 from jobqueue.worker.base import DatabaseService, is_outage
 from jobqueue.worker.process.identity import Identity
-from jobqueue.worker.process.show import forget
 from jobqueue.worker.reporting import ends
 
 PAUSE_SECONDS = 1.0
@@ -103,7 +103,7 @@ class Maintenance(DatabaseService):
         fresh = [owner for owner in dead if self._dead[owner] is None]
         if fresh:
             self._dead |= dict.fromkeys(fresh, now)
-            forget(fresh)
+            record_left(fresh, LeftWorker.How.KILLED)
             self._recovered(fresh)
         for owner in dead:
             if now - (self._dead[owner] or now) > LATE_SECONDS:
@@ -132,7 +132,7 @@ def recover_dead(owners: Mapping[str, int | None]) -> None:
         for owner, culprit in owners.items():
             BackgroundJobLease.objects.release_all_of(owner)
             expire_owner(owner, culprit)
-        forget(list(owners))
+        record_left(list(owners), LeftWorker.How.KILLED)
     except Exception as error:  # noqa: BLE001 - the leases run out in any case
         logger.warning("The jobs of %d workers that died could not be recovered at once: %s", len(owners), error)
     finally:

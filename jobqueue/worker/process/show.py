@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from django.db.models.sql import UpdateQuery
@@ -13,7 +13,8 @@ import jobqueue
 from jobqueue import conf
 from jobqueue.conf import Settings
 from jobqueue.db import Now, hygiene
-from jobqueue.models import Job, Worker
+from jobqueue.lifecycle.workers import record_left
+from jobqueue.models import Job, LeftWorker, Worker
 from jobqueue.worker.process.identity import Identity
 
 logger = logging.getLogger("jobqueue")
@@ -65,15 +66,10 @@ def health(services: Iterable[Watched]) -> dict[str, dict[str, float | str]]:
     }
 
 
-def forget(worker_ids: Sequence[str]) -> None:
-    """Delete the rows of workers that have ended."""
-    Worker.objects.using(Job.objects.database.alias).filter(pk__in=worker_ids).delete()
-
-
-def remove_row(identity: Identity) -> None:
-    """Delete the row of this worker at its orderly end."""
+def remove_row(identity: Identity, *, failed: bool, reason: str) -> None:
+    """Delete the row of this worker at its end, and record how it left."""
     try:
-        forget([identity.worker_id])
+        record_left([identity.uuid], LeftWorker.How.FAILED if failed else LeftWorker.How.STOPPED, reason)
         hygiene.close_all()
     except Exception as error:  # noqa: BLE001 - only operators read the row, and the database may be unreachable
         logger.warning("The worker's row could not be removed: %s", str(error).strip())

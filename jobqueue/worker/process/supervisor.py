@@ -29,7 +29,7 @@ from jobqueue.worker.process.drain import drain
 from jobqueue.worker.process.drained import RemainingWork
 from jobqueue.worker.process.errors import ErrorLog
 from jobqueue.worker.process.identity import Identity
-from jobqueue.worker.process.memory import prepare_memory
+from jobqueue.worker.process.memory import prepare_memory, rss_mb
 from jobqueue.worker.process.recycling import Recycling
 from jobqueue.worker.process.show import health, remove_row, show
 from jobqueue.worker.process.state import probe_state
@@ -67,6 +67,7 @@ class Supervisor:
         self.failed = False
         self._signals = self._parent_stops = 0
         self._ends = False
+        self._why = ""
         self._pipe = os.pipe()
         self._on_error = ErrorLog()
         self._parent, self._wakeups = parent, parent.wakeups if parent else Wakeups()
@@ -127,6 +128,7 @@ class Supervisor:
         try:
             while not (why := self._why_end(ONCE_SECONDS if self.once else WATCH_SECONDS)):
                 pass
+            self._why = why
             self._ends = True
             self.parts.maintenance.wake()  # writes DRAINING into the row before a second signal can end the worker
             if self._parent is not None and not self._parent_stops:
@@ -189,13 +191,15 @@ class Supervisor:
         duties = [runner for runner in self.parts.duties.runners if runner.duty.longest_run_seconds is not None]
         services = health([*self.parts.services, *duties])
         seen = {"slots": lanes.slots, "running": len(self.parts.runs), "stuck": stuck, "scaling": as_json(self.parts.scaler.decision)}
+        seen |= {"memory_mb": round(rss_mb()), "stuck_runs": self.parts.interrupter.stuck_runs}
         drained = show(self.identity, self.settings, state, services=services, failed_modules=imports.failures(), **seen)
         if self.parts.policy.drain(drained=drained):
             self._wakeups.set(Signal.WORK, None)
 
     def _remove_row(self) -> None:
         # In a thread, since the database may never respond, and in a daemon, so that the process ends in any case.
-        remover = threading.Thread(target=remove_row, args=(self.identity,), daemon=True)
+        options = {"failed": self.failed, "reason": self._why}
+        remover = threading.Thread(target=remove_row, args=(self.identity,), kwargs=options, daemon=True)
         remover.start()
         remover.join(REMOVE_SECONDS)
         self.identity.release()

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 from jobqueue.core.service import ErrorHandler, Service
 from jobqueue.lifecycle.outcome import Outcome
@@ -24,11 +25,12 @@ from jobqueue.worker.board import Board
 from jobqueue.worker.running.deadlines import Deadlines
 from jobqueue.worker.running.run import Reason, Run
 from jobqueue.worker.running.shield import shield_log
-from jobqueue.worker.running.stuck import abandoned, place_of
+from jobqueue.worker.running.stuck import abandoned, line_of, place_of
 
 THROW_SECONDS = 1.0
 GIVE_UP_SECONDS = 10.0
 RETRY_SECONDS = 0.5
+MAX_SHOWN = 20
 
 logger = logging.getLogger("jobqueue")
 
@@ -68,6 +70,12 @@ class Interrupter(Service):
         """The number of runs that do not react and have not ended."""
         self._stuck = _unended(self._stuck)
         return len(self._stuck)
+
+    @property
+    def stuck_runs(self) -> list[dict[str, Any]]:
+        """The first `MAX_SHOWN` of the stuck runs: the job, its task, and the line where its thread is."""
+        shown = sorted(_unended({*self._stuck}), key=lambda run: run.job.id)[:MAX_SHOWN]
+        return [{"job": run.job.id, "task": run.job.task, "line": line_of(run) or run.place} for run in shown]
 
     def interrupt(self, run: Run, reason: Reason) -> None:
         """Request that a run stops, and watch that it does."""
