@@ -84,7 +84,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "status",
-                    models.CharField(
+                    models.TextField(
                         choices=[
                             ("PENDING", "Pending"),
                             ("QUEUED", "Queued"),
@@ -96,17 +96,15 @@ class Migration(migrations.Migration):
                         ],
                         db_default="QUEUED",
                         default="QUEUED",
-                        max_length=16,
                     ),
                 ),
                 (
                     "waiting_for",
-                    models.CharField(
+                    models.TextField(
                         blank=True,
                         choices=[("", "nothing"), ("time", "its time"), ("children", "its children"), ("target", "its target")],
                         db_default="",
                         default="",
-                        max_length=16,
                     ),
                 ),
                 ("run_at", models.DateTimeField(blank=True, help_text="The job is not queued before this time.", null=True)),
@@ -287,17 +285,15 @@ class Migration(migrations.Migration):
                     ),
                     models.CheckConstraint(condition=models.Q(("progress__gte", 0), ("progress__lte", 100)), name="jobqueue_job_progress"),
                     models.CheckConstraint(
-                        condition=models.Q(
-                            models.Q(
+                        condition=models.Case(
+                            models.When(target="", then=models.Q(("holds_target", False))),
+                            models.When(status="RUNNING", then=models.Q(("holds_target", True))),
+                            default=models.Q(
                                 ("holds_target", False),
-                                models.Q(("target", ""), models.Q(("status", "RUNNING"), _negated=True), _connector="OR"),
-                            ),
-                            models.Q(
-                                ("holds_target", True),
-                                models.Q(("target", ""), _negated=True),
                                 models.Q(jobqueue.models.fields.OneOf("status", "SUCCESS", "CANCELED"), _negated=True),
+                                _connector="OR",
                             ),
-                            _connector="OR",
+                            output_field=models.BooleanField(),
                         ),
                         name="jobqueue_job_holds_target",
                     ),

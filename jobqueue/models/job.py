@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Self
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 
 from jobqueue.core import states
 from jobqueue.core.answers import Answer
@@ -55,8 +55,9 @@ class Job(models.Model):
         help_text="Jobs are claimed in ascending order of this number.",
     )
 
-    status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED, db_default=Status.QUEUED)
-    waiting_for = models.CharField(max_length=16, choices=WaitingFor.choices, default="", db_default="", blank=True)
+    # Text, because the type varchar makes each check and each condition of an index longer.
+    status = models.TextField(choices=Status.choices, default=Status.QUEUED, db_default=Status.QUEUED)
+    waiting_for = models.TextField(choices=WaitingFor.choices, default="", db_default="", blank=True)
     run_at = fields.moment(help_text="The job is not queued before this time.")
     expires_at = fields.moment(help_text="The job is canceled if it has not started by then.")
     created_at = MomentField(db_default=Now())
@@ -133,9 +134,11 @@ class Job(models.Model):
             ),
             models.CheckConstraint(condition=Q(progress__gte=0, progress__lte=100), name="jobqueue_job_progress"),
             models.CheckConstraint(
-                condition=(
-                    Q(holds_target=False) & (Q(target="") | ~Q(status="RUNNING"))
-                    | Q(holds_target=True) & TARGETED & ~Q(fields.OneOf("status", *states.FINAL))
+                condition=Case(
+                    When(target="", then=Q(holds_target=False)),
+                    When(status="RUNNING", then=Q(holds_target=True)),
+                    default=Q(holds_target=False) | ~Q(fields.OneOf("status", *states.FINAL)),
+                    output_field=models.BooleanField(),
                 ),
                 name="jobqueue_job_holds_target",
             ),
