@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from jobqueue import clock
+from jobqueue import clock, public_ids, tracing
 from jobqueue.core import states
 from jobqueue.db import Database, fast_path, inserts
 from jobqueue.exceptions import JobQueueError
@@ -104,6 +104,17 @@ class Enqueued(NamedTuple):
 
 def enqueue(spec: JobSpec) -> Enqueued:
     """Make one job, or return the unfinished job that has its unique key."""
+    if tracing.tracer() is None:
+        return _enqueue_whole(spec)
+    with tracing.producer(spec.task, spec.queue) as span:
+        enqueued = _enqueue_whole(replace(spec, options=tracing.with_context(spec.options, span)))
+        if span is not None:
+            span.set_attribute("messaging.message.id", public_ids.public_id(enqueued.job_id))
+            span.set_attribute("jobqueue.created", enqueued.created)
+    return enqueued
+
+
+def _enqueue_whole(spec: JobSpec) -> Enqueued:
     if spec.phases:
         with Job.objects.database.atomic():  # the job and its phases are stored together
             return _enqueue(spec)
@@ -148,9 +159,16 @@ def _make_alone(database: Database, spec: JobSpec, columns: dict[str, Any]) -> t
 
 def enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
     """Make a job like `spec` for each call, all or none. Only jobs with a unique key are inserted one by one."""
-    database = Job.objects.database
     if not calls:
         return []
+    if tracing.tracer() is None:
+        return _enqueue_many(spec, calls)
+    with tracing.producer(spec.task, spec.queue, len(calls)) as span:
+        return _enqueue_many(replace(spec, options=tracing.with_context(spec.options, span)), calls)
+
+
+def _enqueue_many(spec: JobSpec, calls: Sequence[Call]) -> list[Enqueued]:
+    database = Job.objects.database
     with database.atomic():
         if any(call.unique_key for call in calls):
             return _enqueue_keyed(spec, calls)

@@ -14,17 +14,19 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.db import DatabaseError
 
-from jobqueue import conf
+from jobqueue import conf, tracing
 from jobqueue.core import repeats
 from jobqueue.core.masking import PLAIN
 from jobqueue.core.texts import exception_summary
 from jobqueue.core.webhook_rules import origin, secrets_of
 from jobqueue.db import close_idle, is_outage
+from jobqueue.models import Job
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.outbox import Message
 
@@ -48,6 +50,7 @@ class Attempt:
     message: Message
     origin: str
     began: float
+    trace: dict[str, str]  # the headers of the trace in which the job was enqueued
     in_secrets: bool = False  # WEBHOOK_SECRET, which can be a callable of the project, is being read
     thread: threading.Thread | None = None
     result: AttemptResult | None = None
@@ -121,8 +124,9 @@ class SenderPool:
 
         full = resting | {origin for origin, number in busy.items() if number >= (MAX_PER_ORIGIN if self._known(origin).is_good else 1)}
         messages = self._claimer.claim(free, room, full)
+        traces = _traces(messages)
         for message in messages:
-            self._submit(message)
+            self._submit(message, traces.get(message.job_id, {}))
         return len(messages)
 
     def collect(self, seconds: float) -> tuple[int, int]:
@@ -149,8 +153,8 @@ class SenderPool:
     def _known(self, origin: str) -> Origin:
         return (self._origins or {}).get(origin) or UNKNOWN
 
-    def _submit(self, message: Message) -> None:
-        attempt = Attempt(message, origin(message.url), time.monotonic())
+    def _submit(self, message: Message, trace: dict[str, str]) -> None:
+        attempt = Attempt(message, origin(message.url), time.monotonic(), trace)
         attempt.thread = threading.Thread(target=self._send, args=(attempt,), name=f"jobqueue-webhook-{message.delivery_id}", daemon=True)
         self._attempts.add(attempt)
         attempt.thread.start()
@@ -178,6 +182,7 @@ class SenderPool:
                 allowed=settings.webhook_allowed_hosts,
                 seconds=settings.webhook_timeout_seconds,
                 https_only=settings.webhook_https_only,
+                trace=attempt.trace,
             )
         except BaseException as error:  # noqa: BLE001 - a thread that ends without a result would count as under way
             attempt.result = AttemptResult(error=exception_summary(error, PLAIN))
@@ -243,6 +248,18 @@ class SenderPool:
         known.record(attempt, answer, time.monotonic())
         if len(origins) > MAX_REMEMBERED:
             del origins[next(iter(origins))]
+
+
+def _traces(messages: Sequence[Message]) -> dict[int, dict[str, str]]:
+    """Return the headers of the traces in which the jobs of messages were enqueued, if this process uses OpenTelemetry."""
+    if not messages or tracing.tracer() is None:
+        return {}
+    try:
+        jobs = Job.objects.current.filter(pk__in={message.job_id for message in messages})
+        return {job_id: tracing.carrier_of(options) for job_id, options in jobs.values_list("pk", "options")}
+    except Exception:  # noqa: BLE001 - the messages are claimed, and must be sent
+        repeats.log(logging.WARNING, "The traces of webhooks cannot be read; the webhooks are sent without them.", exc_info=True)
+        return {}
 
 
 def _failed(error: str) -> AttemptResult:

@@ -67,10 +67,13 @@ def send(
     seconds: float,
     at: datetime | None = None,
     https_only: bool = False,
+    trace: Mapping[str, str] | None = None,
 ) -> AttemptResult:
-    """Send a message and return the result; it takes at most `seconds`, without the resolution of the name."""
+    """Send a message and return the result; it takes at most `seconds`, without the resolution of the name. `trace` has more headers."""
     began = time.monotonic()
-    result = _result(url, message_id, body, secrets=secrets, allowed=allowed, seconds=seconds, at=at, https_only=https_only)
+    result = _result(
+        url, message_id, body, secrets=secrets, allowed=allowed, seconds=seconds, at=at, https_only=https_only, trace=trace or {}
+    )
     return result._replace(milliseconds=round((time.monotonic() - began) * 1000))
 
 
@@ -84,6 +87,7 @@ def _result(
     seconds: float,
     at: datetime | None,
     https_only: bool,
+    trace: Mapping[str, str],
 ) -> AttemptResult:
     hide = masking.Mask(values=[url, url[len(origin(url)) :]])
     try:
@@ -91,7 +95,7 @@ def _result(
             raise guard.ReceiverRefused(problem)
         if url.lower().startswith("https:"):
             _tls()  # created once, which takes a while: before the time begins
-        result = _send(url, headers(message_id, body, secrets, at), body.encode(), allowed, time.monotonic() + seconds)
+        result = _send(url, {**headers(message_id, body, secrets, at), **trace}, body.encode(), allowed, time.monotonic() + seconds)
         return result._replace(excerpt=hide.cut(result.excerpt, MAX_EXCERPT_BYTES))
     except (guard.ReceiverRefused, httpx.InvalidURL) as error:
         return AttemptResult(final=True, error=_shown(f"Refused: {error}.", hide))

@@ -21,7 +21,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from jobqueue import signals
+from jobqueue import signals, tracing
 from jobqueue.core import repeats
 from jobqueue.core.forks import exit_if_forked, process_id
 from jobqueue.db import hygiene
@@ -36,6 +36,7 @@ from jobqueue.worker.running.arguments import arguments
 from jobqueue.worker.running.judging import conclude, forget, outcome_of, stops, success
 from jobqueue.worker.running.run import Run
 from jobqueue.worker.running.run_contexts import contexts_of
+from jobqueue.worker.running.run_spans import RunSpan
 from jobqueue.worker.running.tenancy import inside, inside_async
 from jobqueue.worker.running.transactional import call_in_transaction
 
@@ -67,6 +68,14 @@ def execute(run: Run, idle_seconds: float = 0.0, *, hygienic: bool = True) -> Ou
 
 
 def _execute(run: Run) -> None:
+    if tracing.tracer() is None:
+        _execute_in_tenant(run)
+        return
+    with RunSpan(run):
+        _execute_in_tenant(run)
+
+
+def _execute_in_tenant(run: Run) -> None:
     if not run.job.tenant:
         execute_inside(run)
         return
@@ -128,12 +137,20 @@ def _call(run: Run, func: Callable[..., Any], args: list[Any], kwargs: dict[str,
 
 async def execute_async(run: Run) -> Outcome:
     """Run a coroutine function in this event loop and return the outcome; never raises."""
+    if tracing.tracer() is None:
+        await _execute_in_tenant_async(run)
+    else:
+        with RunSpan(run):
+            await _execute_in_tenant_async(run)
+    return run.take_outcome()
+
+
+async def _execute_in_tenant_async(run: Run) -> None:
     try:
         async with inside_async(run.job.tenant) if run.job.tenant else contextlib.nullcontext():
             await execute_inside_async(run)
     except BaseException as error:  # noqa: BLE001 - as for a plain function, or a cancellation that arrives outside of the task
         _fail(run, error)
-    return run.take_outcome()
 
 
 async def execute_inside_async(run: Run) -> None:
