@@ -58,7 +58,7 @@ def test_all_jobs_of_a_search_are_changed_by_a_bulk_action() -> None:
     number = answer["action"]["id"]
     assert (answer["preview"]["number"], answer["action"]["query"], status) == (
         3,
-        'error:"timed out" queue:"mail" status:ERROR',
+        'error:"timed out" queue:mail status:ERROR',
         0,
     )
     while RunBulkActions().run_once(clock.now()).again:

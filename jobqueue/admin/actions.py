@@ -99,10 +99,16 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
             return self.act(request, verb, jobs, missing=selected - {job.pk for job in jobs})
         jobs = list(queryset[: MAX_AT_ONCE + 1])
         if len(jobs) > MAX_AT_ONCE:
+            if (redirect := self.act_on_all(request, verb)) is not None:
+                return redirect
             jobs = list(queryset.filter(status__in=verb.statuses)[:MAX_AT_ONCE])
             left = f"More than {MAX_AT_ONCE} jobs were selected. This action covers only the newest {MAX_AT_ONCE} that can be {verb.done}"
             self.message_user(request, f"{left}; repeat it for the rest.", messages.INFO)
         return self.act(request, verb, jobs)
+
+    def act_on_all(self, request: HttpRequest, verb: Verb) -> HttpResponse | None:
+        """Return the response that acts on all jobs of the list; None if only the newest ones can be changed."""
+        return None
 
     @audited
     def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:

@@ -8,6 +8,7 @@ the older jobs whose status is not SUCCESS. The page reports this limit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from jobqueue.admin.base import MAX_ID
 from jobqueue.admin.columns import owner_of
 from jobqueue.admin.nothing import NothingFound
 from jobqueue.core import masking, states
+from jobqueue.core.search import part_of
 from jobqueue.core.texts import clean
 from jobqueue.db import open_jobs as open_jobs_sql
 from jobqueue.db.open_jobs import OPEN
@@ -32,6 +34,9 @@ from jobqueue.insight.search import FOUND_BY_INDEX, MAX_CHECKED, MAX_COUNTED, WI
 from jobqueue.models import Job, Worker
 
 BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
+
+# The fields of the search language by the parameters of the filters.
+FIELDS_OF_FILTERS = {"status": "status", "waiting": "waiting", "queue": "queue", "task": "task", "target": "target", "tenant": "tenant"}
 
 if TYPE_CHECKING:
     BaseChangeList = ChangeList
@@ -59,6 +64,14 @@ def as_id(text: str) -> int | None:
         return None
     digits = digits.lstrip("0") or "0"
     return min(int(digits), MAX_ID + 1) if len(digits) < 20 else MAX_ID + 1
+
+
+def query_of(params: Mapping[str, str]) -> str:
+    """Return the search that finds the jobs of a list with these parameters of its URL."""
+    given = {field: params.get(name, "") for name, field in FIELDS_OF_FILTERS.items()}
+    parts = [part_of(field, f"={value}" if field == "task" else value) for field, value in given.items() if value]
+    seconds = params.get("ended_within", "")
+    return " ".join([params.get(SEARCH_VAR, "").strip(), *parts, *([f"ended:{seconds}s"] if seconds else [])]).strip()
 
 
 class CappedPaginator(BasePaginator):

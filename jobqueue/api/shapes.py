@@ -226,7 +226,7 @@ SHAPES: Final[dict[str, Shape]] = {
             verb=TEXT,
             number=described(COUNT, "The jobs that the search finds now; counted up to a limit."),
             more=described(FLAG, "Whether there are more than were counted."),
-            **{key: {"type": "object", "additionalProperties": COUNT} for key in ("by_status", "by_queue", "by_task")},
+            **{key: {"type": "object", "additionalProperties": COUNT} for key in ("by_status", "by_queue", "by_task", "by_kind")},
             sample=array({"type": "integer"}),
             scope=described(TEXT, "How far back jobs were counted; empty if all were. The action considers all jobs."),
         ),

@@ -17,12 +17,15 @@ from jobqueue.core.search import Search
 from jobqueue.core.states import Status, WaitingFor
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption, InvalidSearch
-from jobqueue.insight.search import MAX_COUNTED, Reach, parsed
+from jobqueue.insight.search import MAX_COUNTED, Reach, condition, parsed
 from jobqueue.lifecycle import control
 from jobqueue.models import BulkAction, Job
 
 KEPT: Final = timedelta(days=30)  # then a new request deletes the row of an ended action
 MAX_SAMPLE: Final = 10
+MAX_MATCHED: Final = 1000  # jobs that a preview counts if it must read and mask each of them
+CHUNK: Final = 5000
+COUNTED: Final = ("status", "queue", "task", "error_key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,11 @@ VERBS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a bulk action would change: up to `MAX_COUNTED` jobs are counted. `scope` says how far back, or "" for all jobs."""
+    """What a bulk action would change.
+
+    Up to `MAX_COUNTED` jobs are counted, or up to `MAX_MATCHED` if each must be read and masked. `scope` says how far
+    back, or "" for all jobs.
+    """
 
     verb: str
     number: int
@@ -55,6 +62,7 @@ class Preview:
     by_status: dict[str, int]
     by_queue: dict[str, int]
     by_task: dict[str, int]
+    by_kind: dict[str, int]  # jobs in ERROR by the kind of their error
     sample: list[int]
     scope: str
 
@@ -67,13 +75,15 @@ def rows() -> QuerySet[BulkAction]:
 def preview(verb: str, query: str, user: Any = None) -> Preview:
     """Count the jobs that a bulk action would change; `user` None is an operator, who sees all jobs."""
     search = _checked(verb, query)
-    reach = Reach(seen_by(user).filter(VERBS[verb].possible), search)
-    found = list(itertools.islice(reach.newest(), MAX_COUNTED + 1))
-    counted = found[:MAX_COUNTED]
-    columns = zip(*((job.status, job.queue, job.task) for job in counted), strict=True) if counted else ((), (), ())
-    status, queue, task = (dict(Counter(column).most_common(MAX_SAMPLE)) for column in columns)
+    most = MAX_MATCHED if search.reads_masked else MAX_COUNTED
+    reach = Reach(seen_by(user).filter(VERBS[verb].possible, condition(search)), search, COUNTED)
+    found = list(itertools.islice(reach.newest(min(most, CHUNK)), most + 1))
+    counted = found[:most]
+    kinds = Counter(job.error_key for job in counted if job.status == Status.ERROR and job.error_key)
+    status, queue, task = (Counter(str(getattr(job, name)) for job in counted) for name in ("status", "queue", "task"))
+    by_status, by_queue, by_task, by_kind = (dict(counts.most_common(MAX_SAMPLE)) for counts in (status, queue, task, kinds))
     sample = [job.pk for job in counted[:MAX_SAMPLE]]
-    return Preview(verb, len(counted), len(found) > MAX_COUNTED, status, queue, task, sample, reach.scope)
+    return Preview(verb, len(counted), len(found) > most, by_status, by_queue, by_task, by_kind, sample, reach.scope)
 
 
 def create(verb: str, query: str, *, actor: Any, source: str, address: str = "", counted: int = 0) -> BulkAction:

@@ -14,12 +14,15 @@ from typing import Any, Final
 
 from jobqueue.core.masking import is_secret_name
 from jobqueue.core.moments import RULE, is_readable
-from jobqueue.core.states import Status
+from jobqueue.core.states import Status, WaitingFor
 from jobqueue.core.texts import clean, safe_repr
 from jobqueue.exceptions import InvalidSearch
 
-FIELDS: Final = ("error", "kind", "target", "task", "queue", "tenant", "worker", "release", "status", "since", "until")
-TIMES: Final = ("since", "until")
+FIELDS: Final = (
+    *("error", "kind", "target", "task", "queue", "tenant", "worker", "release", "status", "waiting", "since", "until", "ended"),
+)
+TIMES: Final = ("since", "until", "ended")
+CHOICES: Final = {"status": tuple(Status.values), "waiting": tuple(value for value in WaitingFor.values if value)}
 MAX_LENGTH: Final = 1000
 MAX_PARTS: Final = 20
 MAX_ID: Final = 2**63 - 1
@@ -28,6 +31,7 @@ FORMS: Final = "the number or the public id of a job, FIELD:VALUE, or ARGUMENT=V
 
 _PART = re.compile(r'\s*((?:[^\s"]|"(?:[^"\\]|\\.)*")+)')
 _NAMED = re.compile(r'([^\s":=]*)([:=])(.*)', re.DOTALL)
+_PLAIN = re.compile(r"[\w.:=/@+-]+")
 _NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,18})?")
 _LENGTH = re.compile(r"(\d{1,9})([smhdw])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -50,6 +54,11 @@ class Search:
     texts: dict[str, str] = field(default_factory=dict)
     times: dict[str, datetime | timedelta] = field(default_factory=dict)  # a timedelta is counted back from now
     arguments: tuple[ArgumentCondition, ...] = ()
+
+    @property
+    def reads_masked(self) -> bool:
+        """Whether it compares values that can contain secrets, so that each job must be read and masked to decide."""
+        return bool(self.arguments) or "error" in self.texts
 
 
 def parse(text: str, job_id_of: Callable[[str], int | None], secret: Iterable[str] = ()) -> Search:
@@ -107,12 +116,20 @@ def _add_field(name: str, value: str, texts: dict[str, str], times: dict[str, da
         raise InvalidSearch(f"{name}: is given twice; each field can be given once. Remove one.")
     if name in TIMES:
         times[name] = _time(name, value)
-    elif name == "status" and value.upper() not in Status.values:
-        raise InvalidSearch(f"status is {_shown(value)}; it must be one of {', '.join(Status.values)}.")
-    elif not value and name != "tenant":
+    elif name in CHOICES and value.upper() not in {choice.upper() for choice in CHOICES[name]}:
+        raise InvalidSearch(f"{name} is {_shown(value)}; it must be one of {', '.join(CHOICES[name])}.")
+    elif not value and name not in ("tenant", "kind"):
         raise InvalidSearch(f"{name}: has no value. Write the value behind the colon, or remove it.")
     else:
-        texts[name] = value.upper() if name == "status" else value
+        texts[name] = next((choice for choice in CHOICES.get(name, ()) if choice.upper() == value.upper()), value)
+
+
+def part_of(name: str, value: str) -> str:
+    """Return the part of a search for a field and its value."""
+    if _PLAIN.fullmatch(value):
+        return f"{name}:{value}"
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}:"{quoted}"'
 
 
 def _path(name: str, secret: tuple[str, ...]) -> tuple[str | int, ...]:

@@ -68,3 +68,10 @@ def last_errors(db: Database, ids: Collection[int]) -> dict[int, LastError]:
     columns = ", ".join(db.last_entry.format(name) for name in ("exception", "message"))
     rows = db.rows(f"SELECT id, task, {columns} FROM {db.table} WHERE id {condition}", params) if ids else []
     return {row[0]: LastError(*row[1:]) for row in rows}
+
+
+def last_releases(db: Database, ids: Collection[int]) -> dict[int, str]:
+    """Return the release of the worker of the last run of each of these jobs that did not succeed; "" if it is not known."""
+    condition, params = db.among([*ids])
+    rows = db.rows(f"SELECT id, {db.last_entry.format('release')} FROM {db.table} WHERE id {condition}", params) if ids else []
+    return {job_id: str(release or "") for job_id, release in rows}

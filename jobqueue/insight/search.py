@@ -22,7 +22,7 @@ from django.db.models import Q, QuerySet
 from jobqueue import public_ids
 from jobqueue.access.hiding import declared, mask_of, named_arguments, parameters_of
 from jobqueue.core.search import ArgumentCondition, Search, parse
-from jobqueue.core.states import Status
+from jobqueue.core.states import ENDED, Status
 from jobqueue.core.targets import Target
 from jobqueue.db import Now, open_jobs, overview
 from jobqueue.db.json_values import JsonValueIn
@@ -61,7 +61,12 @@ def task_paths() -> list[str]:
 
 
 def tasks_like(text: str) -> list[str]:
-    """Return a text and the registered tasks' paths that contain it: the database compares only whole paths."""
+    """Return a text and the registered tasks' paths that contain it: the database compares only whole paths.
+
+    "=PATH" is exactly this path.
+    """
+    if text.startswith("="):
+        return [text[1:]]
     return [*(path for path in task_paths() if text.lower() in path.lower()), text]
 
 
@@ -72,8 +77,10 @@ def condition(search: Search, now: datetime | None = None) -> Q:
         condition &= _BY_FIELD[name](text) if name in _BY_FIELD else Q(**{name: text})
     for name, when in search.times.items():
         at = when if isinstance(when, datetime) else (now or Now()) - when
-        side = "gte" if name == "since" else "lt"
-        condition &= Q(**{f"finished_at__{side}": at}) | Q(finished_at__isnull=True, **{f"created_at__{side}": at})
+        side = "lt" if name == "until" else "gte"
+        ended = Q(**{f"finished_at__{side}": at})
+        # The statuses are those of the index by the time of the end.
+        condition &= Q(ended, status__in=ENDED) if name == "ended" else ended | Q(finished_at__isnull=True, **{f"created_at__{side}": at})
     for argument in search.arguments:
         condition &= _argument(argument)
     return condition
@@ -99,15 +106,30 @@ def page(jobs: QuerySet[Job], search: Search, limit: int, after: int | None = No
     return Page(result[:limit], result[limit - 1].pk if len(result) > limit else None, reach.scope)
 
 
+def found_by_index(search: Search) -> bool:
+    """Return whether indexes find all jobs that meet a search, however old."""
+    if search.job_id is not None:
+        return True
+    if search.arguments or {*search.times} - {"ended"}:
+        return False
+    texts = dict(search.texts)
+    status = texts.pop("status", Status.ERROR)
+    if "waiting" in texts:
+        return len(texts) == 1 and status in (Status.PENDING, Status.ERROR)
+    if "kind" in texts:
+        return len(texts) == 1 and search.texts.get("status") == Status.ERROR
+    return not texts and (status in FOUND_BY_INDEX or "ended" in search.times)
+
+
 class Reach:
     """The jobs that a search covers at bounded cost."""
 
-    def __init__(self, jobs: QuerySet[Job], search: Search) -> None:
-        """Keep the jobs that meet the condition of the search."""
-        self._jobs, self._search = jobs.order_by("-pk").defer(*UNREAD), search
-        texts, others = dict(search.texts), bool(search.times or search.arguments)
-        by_index = search.job_id is not None or (texts.pop("status", Status.ERROR) in FOUND_BY_INDEX and not texts and not others)
-        newest = 0 if by_index else Job.objects.current.order_by("-pk").values_list("pk", flat=True).first() or 0
+    def __init__(self, jobs: QuerySet[Job], search: Search, columns: tuple[str, ...] = ()) -> None:
+        """Keep the jobs that meet the condition of the search; only `columns` are read if the search allows it."""
+        ordered = jobs.order_by("-pk")
+        self._jobs = ordered.only(*columns) if columns and not search.reads_masked else ordered.defer(*UNREAD)
+        self._search = search
+        newest = 0 if found_by_index(search) else Job.objects.current.order_by("-pk").values_list("pk", flat=True).first() or 0
         self._before = max(newest - WINDOW, 0)
         self.scope = f"The newest {WINDOW:,} jobs, and up to {MAX_CHECKED:,} older ones of each open state." if self._before else ""
 
@@ -206,6 +228,7 @@ _BY_FIELD: Final = {
     "error": lambda text: Q(message__icontains=text),
     "kind": lambda text: Q(error_key=text),
     "task": lambda text: Q(task__in=tasks_like(text)),
+    "waiting": lambda text: Q(status=Status.PENDING, waiting_for=text),
     "worker": _worker,
     "release": _release,
 }

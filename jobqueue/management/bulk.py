@@ -12,7 +12,7 @@ from jobqueue.access import audit
 from jobqueue.bulk import actions
 from jobqueue.core.amounts import bounded, plural
 from jobqueue.core.masking import mask_text
-from jobqueue.core.search import FIELDS
+from jobqueue.core.search import FIELDS, part_of
 from jobqueue.insight.search import MAX_COUNTED, parsed
 from jobqueue.management import tables
 
@@ -81,16 +81,11 @@ def bulk(options: dict[str, Any]) -> Answer:
 
 
 def _query(options: dict[str, Any]) -> str:
-    parts = [*options["query"]]
-    for name in FIELDS:
-        if options[name] is not None:
-            value = options[name].replace("\\", "\\\\").replace('"', '\\"')
-            parts.append(f'{name}:"{value}"')
-    return " ".join(parts)
+    return " ".join([*options["query"], *(part_of(name, options[name]) for name in FIELDS if options[name] is not None)])
 
 
 def _kinds(found: actions.Preview) -> list[tuple[str, dict[str, int]]]:
-    kinds = (("status", found.by_status), ("queue", found.by_queue), ("task", found.by_task))
+    kinds = (("status", found.by_status), ("queue", found.by_queue), ("task", found.by_task), ("kind", found.by_kind))
     return [(name, {mask_text(key): number for key, number in counts.items()}) for name, counts in kinds if counts]
 
 

@@ -978,7 +978,7 @@ class Migration(migrations.Migration):
                 (
                     "source",
                     models.CharField(
-                        blank=True, db_default="", default="", help_text="Where it was requested: rest or command.", max_length=16
+                        blank=True, db_default="", default="", help_text="Where it was requested: admin, rest or command.", max_length=16
                     ),
                 ),
                 ("verb", models.CharField(max_length=16)),

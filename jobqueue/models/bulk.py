@@ -24,7 +24,7 @@ class BulkAction(models.Model):
     id = models.BigAutoField(primary_key=True)
     user = fields.text(200, help_text="The primary key of the user; empty: an operator of the command line.")
     actor = fields.text(300, help_text="The name of the user or operator, for the audit.")
-    source = fields.text(16, help_text="Where it was requested: rest or command.")
+    source = fields.text(16, help_text="Where it was requested: admin, rest or command.")
     verb = models.CharField(max_length=16)
     query = models.TextField(help_text="The search that selects the jobs.")
     upto_id = models.BigIntegerField(help_text="The newest job when it was requested; later jobs are not changed.")

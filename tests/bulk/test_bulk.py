@@ -83,7 +83,7 @@ def test_jobs_are_deleted_and_running_ones_are_asked_to_stop() -> None:
 @pytest.mark.usefixtures("small_table")
 def test_the_preview_counts_and_changes_nothing() -> None:
     jobs = [JobFactory(error=True, queue=queue, task="shop.send") for queue in ("mail", "mail", "other")]
-    JobFactory(success=True, task="shop.send")
+    JobFactory(success=True, task="shop.send"), JobFactory(error=True, task="shop.other")
     found = preview("resume", "task:shop.send")
     assert (found.number, found.more, found.scope, found.sample) == (3, False, "", [job.pk for job in reversed(jobs)])
     assert (found.by_status, found.by_queue, found.by_task) == ({"ERROR": 3}, {"mail": 2, "other": 1}, {"shop.send": 3})

@@ -121,8 +121,12 @@ def scene() -> dict[str, Any]:
 
 
 SEARCH = {"search": parsed("a=7 release:r1"), "jobs": Job.objects.all(), "limit": 2, "text": "a=7", "target": "t", "tenant": None}
-SEARCHES = ("parsed", "tasks_like", "condition", "matches", "page", "in_line")
+SEARCHES = ("parsed", "tasks_like", "condition", "matches", "page", "in_line", "found_by_index")
+KINDS = {"jobs": Job.objects.all(), "key": "0123456789abcdef", "keys": ["0123456789abcdef"]}
 OTHERS: dict[str, dict[str, Any]] = {
+    **{f"error_kinds.{name}": KINDS for name in ("error_kinds_of", "kind_runs", "blocked_lines", "last_errors_of")},
+    "arguments.with_small_arguments": KINDS,
+    **{f"arguments.{name}": {"jobs": [Job(args=[], kwargs={}, metadata={})]} for name in ("frequent", "brief", "masked_arguments")},
     "why_words.times": {"number": 2},
     "problems.base.masked": {"problem": Problem("long_wait", Severity.ERROR, "text", "fix")},
     **{f"search.{name}": SEARCH for name in SEARCHES},
