@@ -75,7 +75,7 @@ class ErrorsAdmin(BulkAdmin):
         wrap = self.admin_site.admin_view
         return [
             path("errors/", wrap(self.errors_view), name="jobqueue_job_errors"),
-            path("errors/<slug:key>/", wrap(self.error_kind_view), name="jobqueue_job_error_kind"),
+            path("errors/<slug:key>/", wrap(self.error_kind_view), name="jobqueue_job_error"),
             *super().get_urls(),
         ]
 
@@ -138,7 +138,7 @@ class ErrorsAdmin(BulkAdmin):
         capped = kind.number_is_capped
         return KindRow(
             kind=kind,
-            url=self._page("error_kind", kind.key) if kind.key.isalnum() else "",
+            url=self._page("error", kind.key) if kind.key.isalnum() else "",
             exception=mask_text(kind.exception).rpartition(".")[2],
             message=kind.message.strip().partition("\n")[0][:300],
             task=mask_text(kind.task),
