@@ -135,7 +135,14 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     ),
     *(
         Endpoint(
-            *("POST", f"deliveries/{{delivery}}/{verb}/", f"delivery_{verb}", summary, deliveries.act(verb), "DeliveryAnswer"),
+            *(
+                "POST",
+                f"deliveries/{{delivery}}/{verb}/",
+                f"delivery_{verb.replace('-', '_')}",
+                summary,
+                deliveries.act(verb),
+                "DeliveryAnswer",
+            ),
             permissions=("view_webhookdelivery", f"{permission}_webhookdelivery"),
             can_be_refused=True,
         )
