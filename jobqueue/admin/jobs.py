@@ -15,7 +15,7 @@ from django.utils.cache import patch_vary_headers
 from jobqueue.access import visible
 from jobqueue.admin import columns, deliveries_of_job, detail, filters, listing
 from jobqueue.admin.errors import ErrorsAdmin
-from jobqueue.admin.overview.view import OverviewAdmin
+from jobqueue.admin.tasks import TasksAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist
@@ -26,7 +26,7 @@ from jobqueue.models import Job
 PART_HEADER = "X-Jobqueue-Part"
 
 
-class JobAdmin(ErrorsAdmin, OverviewAdmin):
+class JobAdmin(ErrorsAdmin, TasksAdmin):
     """The admin of jobs, with verbs to cancel, pause, resume, run now and delete them."""
 
     list_display = (

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -17,7 +17,7 @@ from django.utils.decorators import method_decorator
 
 from jobqueue.access import audit
 from jobqueue.admin.base import ReadOnlyAdmin, audited
-from jobqueue.admin.formatting import NOTHING, excerpt
+from jobqueue.admin.formatting import excerpt
 from jobqueue.core import event_names, webhook_rules
 from jobqueue.core.masking import mask_text
 from jobqueue.exceptions import InvalidOption, JobQueueError
@@ -79,7 +79,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         form = WebhookForm(request.POST) if request.method == "POST" else None
         if form is not None and form.is_valid():
             self._save(request, name, form.cleaned_data["url"], form.cleaned_data["events"])
-            return self._back()
+            return self.back()
         return self._page(request, name, form)
 
     @audited
@@ -109,11 +109,11 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
             check_name(name)
         except InvalidOption as error:
             self.message_user(request, str(error), messages.ERROR)
-            return self._back()
+            return self.back()
         if self.is_hidden(request, name):
             raise PermissionDenied
-        if _holds_secret(name):
-            return self._refuse_secret(request, name)
+        if holds_secret(name):
+            return self.refuse_secret(request, name)
         return None
 
     def _page(self, request: HttpRequest, name: str, form: WebhookForm | None = None, test: WebhookTest | None = None) -> HttpResponse:
@@ -142,31 +142,21 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         level = messages.SUCCESS if answer.changed else messages.INFO
         self.message_user(request, f"Queue {name}: {_answer_text(answer)}", level)
 
-    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **options: Any) -> HttpResponse:
-        """Show a queue, unless its name contains a secret."""
-        name = unquote(object_id)
-        return self._refuse_secret(request, name) if _holds_secret(name) else super().change_view(request, object_id, *args, **options)
-
     def history_view(self, request: HttpRequest, object_id: str, *args: Any, **options: Any) -> HttpResponse:
         """Show who did what to a queue, unless its name contains a secret."""
         name = unquote(object_id)
-        return self._refuse_secret(request, name) if _holds_secret(name) else super().history_view(request, object_id, *args, **options)
+        return self.refuse_secret(request, name) if holds_secret(name) else super().history_view(request, object_id, *args, **options)
 
-    def _refuse_secret(self, request: HttpRequest, name: str) -> HttpResponse:
+    def refuse_secret(self, request: HttpRequest, name: str) -> HttpResponse:
         """Refuse a page of a queue whose name contains a secret: its title, its links and its URL would show it."""
         text = f"The name of queue {mask_text(name)} contains a secret, so it has no page: use the command line."
         self.message_user(request, text, messages.ERROR)
-        return self._back()
+        return self.back()
 
-    def _back(self) -> HttpResponse:
+    def back(self) -> HttpResponse:
+        """Redirect to the list of queues."""
         return HttpResponseRedirect(reverse("admin:jobqueue_queue_changelist", current_app=self.admin_site.name))
 
-    @admin.display(description="events go to")
-    def events_go_to(self, queue: Queue) -> str:
-        """Return the URL of the receiver with masked secrets, because all users who may view a queue see this page."""
-        return excerpt(webhook_rules.shown_url(queue.webhook_url), LONGEST) if queue.webhook_url else NOTHING
-
-    @admin.display(description="events that are sent")
     def events_sent(self, queue: Queue) -> str:
         """Return the names of the events."""
         return ", ".join(queue_webhook(queue.pk).events) or DEFAULT_EVENTS
@@ -180,7 +170,8 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         return Queue.objects.current.filter(pk=name).exists() and not self.get_queryset(request).filter(pk=name).exists()
 
 
-def _holds_secret(name: str) -> bool:
+def holds_secret(name: str) -> bool:
+    """Return whether the name of a queue contains a secret, so that no page shows it."""
     return mask_text(name) != name
 
 

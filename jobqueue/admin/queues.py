@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django.contrib import messages
+from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -14,12 +15,13 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 
 from jobqueue.access import audit
-from jobqueue.admin import columns
+from jobqueue.admin import columns, queue_page
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import NOTHING, duration
-from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, receiver
+from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, holds_secret, receiver
 from jobqueue.core.amounts import bounded
 from jobqueue.core.masking import mask_text
+from jobqueue.core.texts import clean, shorten
 from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import InvalidOption
 from jobqueue.insight import queue_names
@@ -36,6 +38,7 @@ from jobqueue.lifecycle.queues import (
 from jobqueue.models import Job, Queue
 from jobqueue.webhooks.queues import QueueWebhook, queue_webhooks
 
+FROM: Final = "from"
 PERMISSIONS: Final = {"pause": "pause_queue", "resume": "resume_queue", "limit": "change_queue", "forget": "delete_queue"}
 
 
@@ -56,9 +59,6 @@ class QueueRow:
 @method_decorator(transaction.non_atomic_requests, name="decide_view")
 class QueueAdmin(QueueWebhookAdmin):
     """The admin of the queues, including those without a row, with the operators' decisions."""
-
-    fields = ("name", "paused", "max_running", "events_go_to", "events_sent", "changed_at")
-    readonly_fields = fields
 
     def get_urls(self) -> list[URLPattern]:
         """Add the URL for the buttons."""
@@ -82,12 +82,41 @@ class QueueAdmin(QueueWebhookAdmin):
             "queues": [
                 _shown(state, visible, webhooks.get(state.name)) for state in queue_states_for(request.user) if state.name not in hidden
             ],
-            "may": {**{verb: self._may(request, verb) for verb in PERMISSIONS}, "webhook": self.may_set_webhook(request)},
+            "may": self._rights(request),
             "largest": MAX_LIMIT,
             "most": MAX_QUEUES if queue_names.are_left_out() else None,
             **(extra_context or {}),
         }
         return TemplateResponse(request, "jobqueue/admin/queues.html", context)
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **options: Any) -> HttpResponse:
+        """Show one queue, with or without a row: its load, the jobs that wait and run, its limits, and its verbs."""
+        name = unquote(object_id)
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        if holds_secret(name):
+            return self.refuse_secret(request, name)
+        if "\0" not in name and self.is_hidden(request, name):
+            raise PermissionDenied
+        state = queue_page.state_of(request.user, name)
+        if state is None:
+            self.message_user(request, f"There is no queue {shorten(clean(name), 100)!r}.", messages.WARNING)
+            return self.back()
+        request.current_app = self.admin_site.name
+        rows = {name} if self.get_queryset(request).filter(pk=name).exists() else set()
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Queue {name}",
+            "is_nav_sidebar_enabled": False,
+            "opts": self.opts,
+            "media": self.media,
+            "one": _shown(state, rows, queue_webhooks().get(name)),
+            "may": self._rights(request),
+            "largest": MAX_LIMIT,
+            "events": self.events_sent(Queue(name=name)),
+            **queue_page.context(request, state),
+        }
+        return TemplateResponse(request, "jobqueue/admin/queue.html", context)
 
     @audited
     def decide_view(self, request: HttpRequest, what: str) -> HttpResponse:
@@ -96,9 +125,12 @@ class QueueAdmin(QueueWebhookAdmin):
             raise Http404(f"Queues have no action {what!r}.")
         if not self.has_view_permission(request) or not self._may(request, what):
             raise PermissionDenied
+        name = request.POST.get("queue", "")
         if request.method == "POST":
-            self._decide(request, what, request.POST.get("queue", ""))
-        return HttpResponseRedirect(reverse("admin:jobqueue_queue_changelist", current_app=self.admin_site.name))
+            self._decide(request, what, name)
+        if request.POST.get(FROM) == "queue" and what != "forget" and name and not holds_secret(name):
+            return HttpResponseRedirect(reverse("admin:jobqueue_queue_change", args=[quote(name)], current_app=self.admin_site.name))
+        return self.back()
 
     def _decide(self, request: HttpRequest, verb: str, name: str) -> None:
         try:
@@ -130,6 +162,9 @@ class QueueAdmin(QueueWebhookAdmin):
             return
         audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", deleted=True)
         self.message_user(request, f"Queue {mask_text(name)}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
+
+    def _rights(self, request: HttpRequest) -> dict[str, bool]:
+        return {**{verb: self._may(request, verb) for verb in PERMISSIONS}, "webhook": self.may_set_webhook(request)}
 
     def _may(self, request: HttpRequest, verb: str) -> bool:
         return request.user.has_perm(f"jobqueue.{PERMISSIONS[verb]}")

@@ -118,7 +118,8 @@ def add_histograms(
         return
     end = _end() if end is None else end
     texts: dict[str, list[tuple[str, ...]]] = {history.name: [] for history in loads}
-    rows = samples.stored().filter(_spans(period, end - RINGS[period].kept, end), kind=kind, name__in=[*texts])
+    spans = _spans(period, end - RINGS[period].kept, end, is_summed=True)
+    rows = samples.stored().filter(spans, kind=kind, name__in=[*texts])
     for name, *found in rows.values_list("name", *columns):
         texts[name].append(tuple(found))
     for history in loads:
@@ -142,13 +143,16 @@ def _end() -> int:
     return int((samples.now() - samples.LAG_SECONDS) // FINEST.seconds) * FINEST.seconds
 
 
-def _spans(period: str, begins: int, end: int) -> Q:
-    """Return the condition for the samples from a time on, each time once, from the longest spans that are surely summed."""
+def _spans(period: str, begins: int, end: int, *, is_summed: bool = False) -> Q:
+    """Return the condition for the samples from a time on, each time once, from the longest spans that are surely summed.
+
+    The points of an hour are shorter than a minute, unless only the sum is needed (`is_summed`).
+    """
     minutes_end = (end - UNSUMMED_SECONDS) // MINUTE.seconds * MINUTE.seconds
     quarters_end = (end - UNSUMMED_SECONDS) // QUARTER.seconds * QUARTER.seconds
-    if period == "1h":
-        return _of(FINEST, begins, end)
-    return _of(QUARTER, begins, quarters_end) | _of(MINUTE, quarters_end, minutes_end) | _of(FINEST, minutes_end, end)
+    if period != "1h":
+        return _of(QUARTER, begins, quarters_end) | _of(MINUTE, quarters_end, minutes_end) | _of(FINEST, minutes_end, end)
+    return _of(MINUTE, begins, minutes_end) | _of(FINEST, minutes_end, end) if is_summed else _of(FINEST, begins, end)
 
 
 def _of(ring: Ring, first: int, end: int) -> Q:

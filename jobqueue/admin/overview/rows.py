@@ -146,6 +146,8 @@ class TaskRow:
     module: str
     url: str
     ended: str
+    per_second: str  # of the last minutes
+    wait_p95: str
     p50: str
     p95: str
     longest: str
@@ -167,6 +169,8 @@ def _task_row(pages: Pages, history: History, run_seconds: float) -> TaskRow:
         module=module,
         url=pages.url("jobqueue_job_task", history.name),
         ended=figures.count(total.ended),
+        per_second=figures.rate(history.now.ended / NOW_SECONDS),
+        wait_p95=figures.quantile(total.waits, 0.95),
         p50=figures.quantile(total.runs, 0.5),
         p95=figures.quantile(total.runs, 0.95),
         longest=figures.longest(total.runs),
