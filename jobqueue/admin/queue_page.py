@@ -44,5 +44,5 @@ def context(request: HttpRequest, state: QueueState) -> dict[str, Any]:
         found["jobs_url"] = pages.jobs(queue=name)
         found["errors_url"] = pages.jobs(queue=name, status="ERROR")
         found["first"] = load_page.job_rows(request, open_jobs.first_in_line(name, user, load_page.MAX_JOBS))
-        found["running"] = load_page.job_rows(request, open_jobs.running(user, load_page.MAX_JOBS, queue=name))
+        found["running"] = load_page.job_rows(request, open_jobs.running({"queue": name}, user, load_page.MAX_JOBS))
     return found

@@ -98,7 +98,7 @@ class TasksAdmin(OverviewAdmin):
             "schedules": [
                 (str(row), pages.url("jobqueue_schedule_change", row.pk), row.next_at, row.active) for row in schedules[:MAX_SHOWN]
             ],
-            "running": load_page.job_rows(request, open_jobs.running(user, MAX_SHOWN, task=name)),
+            "running": load_page.job_rows(request, open_jobs.running({"task": name}, user, MAX_SHOWN)),
             "jobs_url": pages.jobs(task=name),
         }
         if loads is not None:

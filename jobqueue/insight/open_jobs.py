@@ -26,9 +26,9 @@ def first_in_line(queue: str, user: Any, most: int) -> list[Job]:
     return [*heapq.merge(*found, key=lambda job: (job.claim_rank, job.pk))][:most]
 
 
-def running(user: Any, most: int, **where: str) -> list[Job]:
-    """Return the RUNNING jobs of a queue or task (`where`) that the user may see, the ones that run longest first."""
-    return [*_jobs(user).filter(status=states.Status.RUNNING, **where).order_by("started_at")[:most]]
+def running(filters: dict[str, str], user: Any, most: int) -> list[Job]:
+    """Return the RUNNING jobs that `filters` select and the user may see, the ones that run longest first."""
+    return [*_jobs(user).filter(status=states.Status.RUNNING, **filters).order_by("started_at")[:most]]
 
 
 def _jobs(user: Any) -> Any:

@@ -117,6 +117,7 @@ def scene() -> dict[str, Any]:
         "threshold": 1.0,
         "period": "24h",
         "loads": [],
+        "filters": {"queue": "mail"},
     }
 
 
