@@ -74,7 +74,7 @@ class TasksAdmin(OverviewAdmin):
             "ranges": [one for one in load_page.ranges(period, **{SORT: sort}) if one[0] in LIST_RANGES],
             "sorts": [(label, f"?{RANGE}={period}&{SORT}={name}", name == sort) for name, label in SORTS.items()],
         }
-        return self._page(request, "tasks", context)
+        return self._task_page(request, "tasks", context)
 
     def task_view(self, request: HttpRequest, task: str) -> HttpResponse:
         """Show one task."""
@@ -104,7 +104,7 @@ class TasksAdmin(OverviewAdmin):
         if loads is not None:
             members = data.members() if pages.may_view(Worker) else None
             context |= load_page.context(loads, name, period, load_charts.marks(loads, members, []))
-        return self._page(request, "task", context)
+        return self._task_page(request, "task", context)
 
     def _begin(self, request: HttpRequest) -> Pages:
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
@@ -112,7 +112,7 @@ class TasksAdmin(OverviewAdmin):
         request.current_app = self.admin_site.name
         return Pages(request)
 
-    def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    def _task_page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
         shared = {**self.admin_site.each_context(request), "is_nav_sidebar_enabled": False, "opts": self.opts, "media": self.media}
         return TemplateResponse(request, f"jobqueue/admin/{template}.html", {**shared, **context})
 
