@@ -54,10 +54,11 @@ def lock_table() -> None:
 
 def test_a_hanging_heartbeat_a_drain_and_the_end_show_in_the_probes(workers: Workers, rival: Rival) -> None:
     heartbeat_seconds = 1.5
-    job = workers.enqueue(tasks.wait, 60)
+    short, job = workers.enqueue(tasks.work), workers.enqueue(tasks.wait, 60)
     worker = workers.start(*HTTP, LEASE_SECONDS=30, HEARTBEAT_SECONDS=heartbeat_seconds)
     port = port_of(worker)
     assert becomes(port, "/readyz", 200) == "ok\n"
+    wait_for(short, "SUCCESS")
     wait_for(job, "RUNNING")
     assert ask(port, "/livez") == (200, "ok\n")
     threading.Event().wait(heartbeat_seconds)  # a lease is renewed only if it is older than half a heartbeat
@@ -77,7 +78,8 @@ def test_a_hanging_heartbeat_a_drain_and_the_end_show_in_the_probes(workers: Wor
     becomes(port, "/readyz", 200)
     text = ask(port, "/metrics")[1]
     figures = {name: float(value) for name, value in re.findall(r'^jobqueue_worker_(\w+){process="1"} (\S+)$', text, re.MULTILINE)}
-    assert (figures["slots"], figures["running_jobs"], figures["claimed_jobs_total"]) == (2, 1, 1)
+    assert (figures["slots"], figures["running_jobs"], figures["claimed_jobs_total"]) == (2, 1, 2)
+    assert 'jobqueue_worker_ended_runs_total{process="1",status="SUCCESS"} 1.0' in text
     assert figures["statements_total"] > 5
     assert figures["leases_renewed_total"] >= 1
     worker.terminate()

@@ -39,6 +39,27 @@ def test_coroutines_run_side_by_side(loop: Loop, outcomes: Collector) -> None:
     assert outcomes.wait(20) == [Kind.SUCCESS] * 20
 
 
+def test_the_lag_is_how_late_the_loop_runs_a_callback(loop: Loop, outcomes: Collector) -> None:
+    assert loop.lag_seconds() == 0.0, "no coroutine has run, so there is no loop"
+    begun, released = threading.Event(), threading.Event()
+
+    async def block() -> None:
+        begun.set()
+        released.wait(PATIENCE_SECONDS)
+
+    loop.submit(run_of(block, is_async=True))
+    assert begun.wait(PATIENCE_SECONDS)
+    loop.lag_seconds()
+    asked_at = time.monotonic()
+    while loop.lag_seconds() < 0.2:
+        assert time.monotonic() - asked_at < PATIENCE_SECONDS
+        released.wait(0.01)
+    released.set()
+    outcomes.wait(1)
+    while loop.lag_seconds() >= 0.2:  # that of the next callback
+        assert time.monotonic() - asked_at < PATIENCE_SECONDS
+
+
 @pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, ValueError])
 def test_the_loop_continues_after_any_exception_of_a_coroutine(loop: Loop, outcomes: Collector, raised: type[BaseException]) -> None:
     async def task() -> None:
