@@ -19,7 +19,6 @@ from django.utils.module_loading import import_string
 
 from jobqueue.core import duty_rules, masking, queue_rules, setting_problems, webhook_rules
 from jobqueue.core import retention_rules as retained
-from jobqueue.core.setting_problems import SettingProblem
 from jobqueue.core.setting_rules import (
     AUTHENTICATOR,
     BOOLEAN,
@@ -100,6 +99,7 @@ class Settings:
     on_stale: Any = _setting(None, HOOK)
     on_delete: Any = _setting(None, HOOK)
     event_log: str = _setting("lifecycle", Rule('"all", "lifecycle" or "none"', lambda value: value in ("all", "lifecycle", "none")))
+    job_log: str = _setting("info", Rule('"none", "warning" or "info"', lambda value: value in ("none", "warning", "info")))
     event_ping_seconds: float = _setting(15, POSITIVE)
     event_stream_seconds: float = _setting(300, number("a number above 0, at most 86400 (a day)", lambda value: 0 < value <= 86_400))
     event_streams_most: int = _setting(10, whole("a whole number from 0 (no streams at all) to 1000", lambda value: 0 <= value <= 1000))
@@ -285,7 +285,7 @@ def task_backends() -> Mapping[str, Mapping[str, Any]]:
     return backends
 
 
-def problems(raw: Any) -> list[SettingProblem]:
+def problems(raw: Any) -> list[setting_problems.SettingProblem]:
     """Return all problems of a settings dict."""
     return setting_problems.problems(NAME, raw, FIELDS)
 

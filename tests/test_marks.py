@@ -24,7 +24,7 @@ from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
 from jobqueue.management.commands.jobqueue import SUBCOMMANDS
-from jobqueue.models import BackgroundJobLease, Job, JobEvent, JobPhase, Queue, Schedule, WebhookDelivery, Worker
+from jobqueue.models import BackgroundJobLease, Job, JobEvent, JobLog, JobPhase, Queue, Schedule, WebhookDelivery, Worker
 from jobqueue.testing import run_until_idle
 from jobqueue.webhooks.outbox import body_of
 from tests import tasks
@@ -53,13 +53,14 @@ TEXT = "\n".join(FORMS)
 SECRET_QUEUE = f"token={MARK}"
 CODENAMES = ("view_job", "view_worker", "view_queue", "view_schedule", "view_webhookdelivery", "view_backgroundjoblease")
 QUEUE_CODENAMES = ("pause_queue", "resume_queue", "change_queue", "delete_queue", "set_webhook_queue")
+OTHER_CODENAMES = ("view_job_log", "requeue_job")
 VERB_CODENAMES = tuple(f"{verb}_job" for verb in VERBS)
 
 
 @pytest.fixture
 def client(db: None) -> Client:
     user = get_user_model().objects.create_user("viewer", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=(*CODENAMES, *QUEUE_CODENAMES, *VERB_CODENAMES)))
+    user.user_permissions.set(Permission.objects.filter(codename__in=(*CODENAMES, *QUEUE_CODENAMES, *VERB_CODENAMES, *OTHER_CODENAMES)))
     made = Client()
     made.force_login(user)
     return made
@@ -91,6 +92,9 @@ def job(db: None) -> Job:
             job=job, name=name, target=job.target, data={"message": TEXT, "token": MARK, "exception": "builtins.ValueError"}
         )
     JobPhase.objects.create(job=job, name=f"token={MARK}", position=0, message=TEXT, result={"token": MARK}, checkpoint={"token": MARK})
+    lines = [[0, 20, f"token={MARK}", TEXT], [1, 40, "shop", VALUE]]
+    JobLog.objects.create(job=job, attempt=1, first=1, last=2, level=40, lines=json.dumps(lines))
+    JobLog.objects.create(job=job, attempt=1, first=3, last=3, level=40, lines=TEXT)
     DeliveryFactory(job=job, failed=True, url=URL, error=TEXT, facts={"message": TEXT, "token": MARK}, body=json.dumps({"message": TEXT}))
     DeliveryFactory(job=job, url=URL, error=TEXT, facts={"message": TEXT, "token": MARK})
     schedule = {"task": "tests.tasks.never_scheduled", "args": [MARK], "kwargs": secrets, "target": f"token={MARK}"}
@@ -218,6 +222,7 @@ def test_no_stream_shows_a_mark(client: Client, job: Job, settings: Any, monkeyp
 @pytest.mark.long
 def test_no_command_shows_a_mark(job: Job) -> None:
     more = {"report": [str(job.pk), "--tracebacks"], "set-webhook": ["default"], "resume-job": [str(job.pk)], "cancel": [str(job.pk)]}
+    more |= {"log": [str(job.pk)]}
     more |= {"pause": ["default"], "resume": ["default"], "prune": ["--older-than", "1e9"], "redeliver": ["1"]}
     more["deliveries"] = ["send-now", "1"]
     JobFactory(target="", unique_key=job.unique_key)

@@ -24,7 +24,7 @@ from jobqueue.api.streams import recheck
 from jobqueue.db import eventlog
 from jobqueue.events import stream as streams
 from jobqueue.events.stream import hub
-from jobqueue.models import Job, JobEvent, WebhookDelivery
+from jobqueue.models import Job, JobEvent, JobLog, WebhookDelivery
 from tests.events_stream.listening import Listening
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
@@ -73,6 +73,7 @@ def hidden(db: None) -> Job:
     for state in ("queued", "paused", "error", "success", "scheduled", "canceled"):
         JobFactory(**{state: True}, **common)
     JobEvent.objects.create(job=job, name="job.started", tenant=MARK, target=HIDDEN, data={"message": MARK})
+    JobLog.objects.create(job=job, attempt=1, first=1, last=1, level=20, lines=f'[[0, 20, "{MARK}", "{MARK}"]]')
     DeliveryFactory(job=job, delivered=True, queue=MARK, url=f"https://{MARK}.example/hook")
     gone = DeliveryFactory(job=job, failed=True, queue=MARK, url=f"https://{MARK}.example/gone")
     WebhookDelivery.objects.filter(pk=gone.pk).update(job=10**9)

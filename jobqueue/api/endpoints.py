@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import bulk, deliveries, health, samples, schema, views
+from jobqueue.api import bulk, deliveries, health, logs, samples, schema, views
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
@@ -47,6 +47,11 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "openapi.json", "openapi", "This document.", openapi, "", (), public=True),
     Endpoint("GET", "jobs/", "jobs", "Search for jobs, the newest first.", views.list_jobs, "Jobs", query=("q", "limit", "after")),
     Endpoint("GET", "jobs/{job_id}/", "job", "The report on a job, and why it waits.", views.show_job, "Job", query=("tenant",)),
+    Endpoint(
+        *("GET", "jobs/{job_id}/log/", "job_log", "What a job has logged, the oldest line first.", logs.show_log, "Log"),
+        permissions=("view_job", "view_job_log"),
+        query=("tenant", "level", "attempt", "limit", "after"),
+    ),
     _on_job("DELETE", "jobs/{job_id}/", "delete", "Delete a job; a running one is refused.", control.delete),
     *(
         _on_job("POST", f"{place}jobs/{{job_id}}/{verb.replace('_', '-')}/", verb, summary, do, done)

@@ -1,4 +1,4 @@
-"""The shapes of the responses about webhooks and workers, as JSON Schema."""
+"""The shapes of the responses about webhooks, workers and logs, as JSON Schema."""
 
 from __future__ import annotations
 
@@ -93,5 +93,19 @@ OPERATOR_SHAPES: Final[dict[str, Shape]] = {
         milliseconds=nullable(COUNT),
         error=TEXT,
         excerpt=described(TEXT, "The first 2 kB of the response, with masked secrets."),
+    ),
+    "Log": record(
+        lines=array(ref("LogLine")),
+        more=described(FLAG, "Whether there are more lines now."),
+        after=described(nullable({"type": "integer"}), "The number to continue after, now or when the job has logged more."),
+    ),
+    "LogLine": record(
+        id={"type": "integer"},
+        attempt=described(COUNT, "The number of the run."),
+        number=described(COUNT, "The number of the line in its run, from 1 on: a run's older lines are not kept if it logs very much."),
+        at=MOMENT,
+        level=TEXT,
+        logger=TEXT,
+        text=TEXT,
     ),
 }

@@ -15,6 +15,7 @@ from jobqueue.bulk.actions import VERBS
 from jobqueue.core import scaling
 from jobqueue.core.loads import RINGS
 from jobqueue.core.search import MAX_LENGTH
+from jobqueue.insight.log import LEVELS
 from jobqueue.insight.problems import Severity
 from jobqueue.models import WebhookDelivery
 
@@ -42,7 +43,9 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     "verb": ({"enum": [*VERBS]}, "What to do; needs the permission of the verb, such as `cancel_job`."),
     "dry_run": ({"enum": ["0", "1"], "default": "0"}, "Whether only to count the jobs."),
     "q": ({**QUERY, "maxLength": MAX_LENGTH}, "The search, such as `status:ERROR order_id=7 since:2h`; without it, all jobs."),
-    "after": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The `after` of the page before; without it, the newest jobs."),
+    "after": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The `after` of the page before; without it, the first page."),
+    "level": ({"enum": [*LEVELS], "default": "debug"}, "The lowest level of the lines."),
+    "attempt": ({"type": "integer", "minimum": 1, "maximum": 999_999_999}, "The number of the run; without it, all runs."),
     "search": (QUERY, "A part of the target's name."),
     "snapshot": ({"enum": ["0", "1"]}, "Whether the stream starts with the current state; by default only for a new client."),
     "last_event_id": (

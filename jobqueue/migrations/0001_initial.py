@@ -200,6 +200,8 @@ class Migration(migrations.Migration):
                     ("pause_job", "Can pause jobs"),
                     ("resume_job", "Can resume jobs"),
                     ("run_now_job", "Can run scheduled jobs now"),
+                    ("requeue_job", "Can run ended jobs again"),
+                    ("view_job_log", "Can view what jobs have logged"),
                 ),
                 "indexes": [
                     models.Index(condition=models.Q(("status", "QUEUED")), fields=["tenant", "claim_rank", "id"], name="jobqueue_job_next"),
@@ -1025,6 +1027,76 @@ class Migration(migrations.Migration):
                         condition=jobqueue.models.fields.Readable("created_at", "finished_at"), name="jobqueue_bulk_times"
                     )
                 ],
+            },
+        ),
+        migrations.CreateModel(
+            name="JobRerun",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "copy",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="originals",
+                        to="jobqueue.job",
+                    ),
+                ),
+                (
+                    "original",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="reruns",
+                        to="jobqueue.job",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("id",),
+                "default_permissions": (),
+                "indexes": [models.Index(fields=["original", "id"], name="jobqueue_rerun_original")],
+                "constraints": [models.UniqueConstraint(fields=("copy",), name="jobqueue_rerun_copy")],
+            },
+        ),
+        migrations.CreateModel(
+            name="JobLog",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("attempt", models.IntegerField(db_default=0, default=0)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text="The time of the first line.")),
+                ("first", models.IntegerField(db_default=0, default=0, help_text="The number of the first line in its run.")),
+                ("last", models.IntegerField(db_default=0, default=0, help_text="The number of the last line in its run.")),
+                (
+                    "level",
+                    models.SmallIntegerField(
+                        db_default=0, default=0, help_text="The highest level of the lines, for example 30 for WARNING."
+                    ),
+                ),
+                (
+                    "lines",
+                    models.TextField(
+                        help_text="A JSON list; for each line the milliseconds since `at`, the level, the logger, and the text."
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="log",
+                        to="jobqueue.job",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("id",),
+                "default_permissions": (),
+                "indexes": [models.Index(fields=["job", "id"], name="jobqueue_log_of_job")],
+                "constraints": [models.CheckConstraint(condition=jobqueue.models.fields.Readable("at"), name="jobqueue_log_times")],
             },
         ),
     ]

@@ -4,8 +4,10 @@ from jobqueue.models.bulk import BulkAction
 from jobqueue.models.duty import BackgroundJobLease
 from jobqueue.models.event import JobEvent
 from jobqueue.models.job import Job
+from jobqueue.models.log import JobLog
 from jobqueue.models.phase import JobDependency, JobPhase
 from jobqueue.models.queue import Queue
+from jobqueue.models.rerun import JobRerun
 from jobqueue.models.sample import Sample
 from jobqueue.models.schedule import Schedule, ScheduleTick
 from jobqueue.models.webhook import WebhookDelivery
@@ -17,7 +19,9 @@ __all__ = [
     "Job",
     "JobDependency",
     "JobEvent",
+    "JobLog",
     "JobPhase",
+    "JobRerun",
     "LeftWorker",
     "Queue",
     "Sample",

@@ -115,6 +115,8 @@ class Job(models.Model):
             ("pause_job", "Can pause jobs"),
             ("resume_job", "Can resume jobs"),
             ("run_now_job", "Can run scheduled jobs now"),
+            ("requeue_job", "Can run ended jobs again"),
+            ("view_job_log", "Can view what jobs have logged"),
         )
         constraints = (
             # PostgreSQL parses the checks again for each statement, so they are short.

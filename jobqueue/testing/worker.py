@@ -28,6 +28,7 @@ from jobqueue.worker.reporting.finisher import Finisher
 from jobqueue.worker.reporting.reporter import Reporter
 from jobqueue.worker.running.executor import execute, execute_async, read_result
 from jobqueue.worker.running.run import Reason, Run, Runs
+from jobqueue.worker.running.run_records import keep_records
 
 LEASE_SECONDS = 3600.0  # it is never renewed
 MAX_PROMOTED = MAX_TENANTS = 1000
@@ -95,6 +96,7 @@ class Bench:
         """Create an owner id of its own, as every worker process does."""
         self.owner = f"test-{uuid.uuid4()}"
         self.ran = 0
+        keep_records()
         self._runs = Runs()
         self._finisher = Finisher(self._runs, self.owner, LEASE_SECONDS, lambda retrying: None, lambda service, error, failures: None)
         self._reporter = Reporter(self._runs, lambda service, error, failures: None)

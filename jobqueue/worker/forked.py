@@ -43,6 +43,11 @@ def drop_at_fork(holder: Any) -> None:
     _drops.add(holder)
 
 
+def is_child() -> bool:
+    """Return whether this process was forked from a worker."""
+    return _state.is_child
+
+
 def exit_if_child(error: BaseException | None = None) -> None:
     """End this process at once if it was forked from a worker, with the status that `error` implies."""
     if _state.is_child:

@@ -20,7 +20,7 @@ from jobqueue.access.hiding import mask_of
 from jobqueue.db import overview
 from jobqueue.insight.problems.base import Problem, Severity, Thresholds
 from jobqueue.insight.search import parsed
-from jobqueue.models import BackgroundJobLease, Job, JobDependency, JobPhase, Queue, Sample, WebhookDelivery
+from jobqueue.models import BackgroundJobLease, Job, JobDependency, JobLog, JobPhase, Queue, Sample, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +71,7 @@ def scene() -> dict[str, Any]:
         {"success": True},
     ):
         JobFactory(**traits)
+    JobLog.objects.create(job=waiting, attempt=1, first=1, last=1, level=20, lines='[[0, 20, "shop", "text"]]')
     Queue.objects.create(name="mail", paused=True, max_running=1)
     Sample.objects.create(kind="queue", name="mail", seconds=10, slot=1, begins=int(now.timestamp()))
     ScheduleFactory(retry_at=now, last_error="no")

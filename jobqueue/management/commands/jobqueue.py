@@ -23,7 +23,7 @@ from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
-from jobqueue.management import audit, bulk, prune, report_text, samples, search, tables, webhooks, workers
+from jobqueue.management import audit, bulk, log, prune, report_text, samples, search, tables, webhooks, workers
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 from jobqueue.schedules import ticks
@@ -65,7 +65,7 @@ class Command(BaseCommand):
             if isinstance(stream := getattr(wrapper, "_out", None), TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            data, lines, fine_or_status = DOERS[options["what"]]({**options, "tell": self.stderr.write})
+            data, lines, fine_or_status = DOERS[options["what"]]({**options, "tell": self.stderr.write, "print": self.stdout.write})
             audit.record(options, data)
         except (JobQueueError, ImproperlyConfigured) as error:
             audit.record_failure(options, error)
@@ -218,6 +218,7 @@ SUBCOMMANDS = {
     "bulk": ("Show the newest bulk actions, or one of them, or stop it; exit with 1 if it has failed.", "bulk"),
     "leaders": ("Show the duties: their leaders, their last runs, and their problems.", ""),
     "report": ("Show the report on one job: its state, attempts, times, outcome and errors.", "job"),
+    "log": ("Show what a job has logged, by level and run; with --follow until it has ended.", "log"),
     "health": ("List all problems; exit with 1 if there is an error, with 3 if there are only warnings.", "health"),
     "prune": ("Delete ended jobs and mark stale ones: by the settings, or by their age.", "prune"),
     "webhooks": ("Show the newest webhook deliveries: their receivers and their state; or one of them with its attempts.", "webhooks"),
@@ -245,6 +246,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "bulk": bulk.bulk,
     "leaders": _leaders,
     "report": _report,
+    "log": lambda options: log.show_log(options, _job_id(options["job"])),
     "health": health_command.health,
     "prune": _prune,
     "webhooks": webhooks.webhooks,
@@ -256,6 +258,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
 ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "change-all": bulk.add_arguments,
     "bulk": bulk.add_bulk_arguments,
+    "log": log.add_arguments,
     "jobs-search": search.add_arguments,
     "health": health_command.add_arguments,
     "samples": samples.add_samples_arguments,

@@ -65,7 +65,7 @@ def build(settings: Settings, identity: Identity, wakeups: Wakeups, hooks: Hooks
     runs, announcer = Runs(), Announcer(on_error)
     finishers = _finishers(settings, identity.worker_id, runs, policy, wakeups, on_error)
     put = finishers[0].put
-    lanes, loop, reporter = Lanes(lambda: Pool(put)), Loop(put), Reporter(runs, on_error)
+    lanes, loop, reporter = Lanes(lambda: Pool(put)), Loop(put), Reporter(runs, on_error, settings.heartbeat_seconds)
     interrupter = _interrupter(settings, finishers[0], lanes, loop, wakeups, hooks, board)
     heartbeat = Heartbeat(runs, interrupter, settings.lease_seconds, settings.heartbeat_seconds, on_error)
     has_listener = settings.notify and Job.objects.database.can_notify

@@ -34,6 +34,7 @@ from jobqueue.worker.process.recycling import Recycling
 from jobqueue.worker.process.show import health, remove_row, show
 from jobqueue.worker.process.state import probe_state
 from jobqueue.worker.running.run import Run
+from jobqueue.worker.running.run_records import keep_records
 from jobqueue.worker.wakeups import Signal, Wakeups
 
 WATCH_SECONDS = 1.0
@@ -119,6 +120,7 @@ class Supervisor:
         self.identity.hold()
         parts = self.parts
         prepare_memory()
+        keep_records()
         parts.scaler.begin()
         signals.announce_through(parts.announcer.put)
         for service in parts.services:

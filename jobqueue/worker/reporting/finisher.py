@@ -30,7 +30,7 @@ from jobqueue.lifecycle.finish import finish, written_before
 from jobqueue.lifecycle.outcome import HandOver, Kind, Outcome, Settled
 from jobqueue.worker.base import DatabaseService
 from jobqueue.worker.claim_policy import ClaimPolicy
-from jobqueue.worker.reporting import ends
+from jobqueue.worker.reporting import ends, run_logs
 from jobqueue.worker.running.run import Run, Runs
 
 BATCH = 1000
@@ -152,11 +152,12 @@ class Finisher(DatabaseService):
 
     def _write(self, items: Sequence[Item]) -> list[Settled]:
         done = [Settled(outcome, SUCCESS) for _, outcome in items if outcome.committed]
-        if len(done) == len(items):
-            return done
         batch = [item for item in items if not item[1].committed]
         hand_over = None
         try:
+            run_logs.write(run for run, _ in items)  # before the outcomes: who sees an end sees what was logged before it
+            if not batch:
+                return done
             hand_over = self._hand_over(batch)
             if self.failures:
                 settled = self._retry(batch, hand_over)

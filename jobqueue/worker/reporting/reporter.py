@@ -1,4 +1,4 @@
-"""The reporter writes the starts and the progress of running jobs, in one statement for the whole worker.
+"""The reporter writes the starts and the progress of running jobs, in one statement for the whole worker, and what they log.
 
 A run shorter than `BEGUN_SECONDS` costs nothing here. The first progress of a run is written at once, later progress once a second. The
 outcome contains the last value. The reporter never writes in the transaction of a task, and never waits for the lock of a row.
@@ -19,6 +19,7 @@ from jobqueue.lifecycle import phases
 from jobqueue.lifecycle.aside import reason_of
 from jobqueue.models import Job
 from jobqueue.worker.base import DatabaseService
+from jobqueue.worker.reporting import run_logs
 from jobqueue.worker.running.run import Run, Runs
 from jobqueue.worker.running.stuck import notice
 
@@ -32,10 +33,10 @@ class Reporter(DatabaseService):
 
     name = "reporter"
 
-    def __init__(self, runs: Runs, on_error: ErrorHandler) -> None:
-        """Prepare the thread."""
+    def __init__(self, runs: Runs, on_error: ErrorHandler, log_seconds: float = 0.0) -> None:
+        """Prepare the thread; what a running job logs is written every `log_seconds`."""
         super().__init__(on_error)
-        self._runs = runs
+        self._runs, self._log_seconds = runs, log_seconds
 
     def flush(self, run: Run) -> None:
         """Write soon: a run has a new value."""
@@ -48,6 +49,9 @@ class Reporter(DatabaseService):
         due = [run for run in self._runs if run.began is not None and run.ended is None and _is_due(run, now)]
         if due:
             self._write(due, now)
+        run_logs.write(
+            run for run in self._runs if run.log is not None and run.ended is None and now - run.log.taken_at >= self._log_seconds
+        )
         if later:
             return LOCKED_SECONDS
         return BEGUN_SECONDS if len(self._runs) else None

@@ -28,6 +28,7 @@ from jobqueue.db import hygiene
 from jobqueue.declared import registry
 from jobqueue.exceptions import Interrupted
 from jobqueue.lifecycle.outcome import Outcome
+from jobqueue.logs import current_run
 from jobqueue.models import Job
 from jobqueue.tasks import results
 from jobqueue.tasks.context import TaskContext
@@ -93,6 +94,7 @@ def execute_inside(run: Run) -> None:
 
     An interrupt that is thrown into this thread must never hit the exit of the tenant's context: the thread would stay in that context.
     """
+    scope = current_run.set(run)
     try:
         if (call := resolve(run)) is not None:
             _call(run, *call)
@@ -101,6 +103,7 @@ def execute_inside(run: Run) -> None:
         _fail(run, error)
     else:
         run.outcome = conclude(run)
+    current_run.reset(scope)
 
 
 def _fail(run: Run, error: BaseException) -> None:
@@ -155,6 +158,7 @@ async def _execute_in_tenant_async(run: Run) -> None:
 
 async def execute_inside_async(run: Run) -> None:
     """Execute a coroutine function's run to its outcome, which the run then has, inside the tenant's context."""
+    scope = current_run.set(run)
     try:
         # Sending `task_started` reads the job's row, which Django does not allow in a coroutine.
         call = await sync_to_async(resolve)(run) if signals.has_receivers(signals.task_started) else resolve(run)
@@ -170,6 +174,7 @@ async def execute_inside_async(run: Run) -> None:
         run.ended = time.monotonic()
         run.outcome = await sync_to_async(outcome_of)(run)
         forget(run)
+    current_run.reset(scope)
 
 
 async def _call_async(run: Run, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:

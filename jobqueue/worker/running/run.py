@@ -24,6 +24,7 @@ from jobqueue.worker.running.side_writes import OVER, SideWrites
 if TYPE_CHECKING:
     from jobqueue.lifecycle.outcome import Outcome
     from jobqueue.worker.running.phases import PhaseStore, Pipeline
+    from jobqueue.worker.running.run_log import RunLog
     from jobqueue.worker.running.slots import RunLane
 
 __all__ = ["MESSAGES", "Reason", "Run", "Runs", "SlotUse"]
@@ -62,6 +63,7 @@ class Run(Interruption):
     phase_store: PhaseStore | None = None  # a store other than the database, for the tests of projects
     slot_use: SlotUse | None = None  # None: the slot was not handed over since the claim
     slot_lost = False  # no thread replaces the thread that the run occupies
+    log: RunLog | None = None  # what the task has logged
     place = ""  # where its thread was when the run was abandoned
     _mask: Mask | None = None
 
