@@ -153,7 +153,7 @@ def test_a_change_in_the_admin_of_what_does_not_exist_or_is_hidden_is_recorded(c
         ("run_now", "schedule 1000000000", "refused"),
         ("clear", "target x of tenant ''", "refused"),
         ("limit", "queue mail", "refused"),
-        ("change", "queue mail", "done"),
+        ("pause", "queue mail", "done"),
         ("forget", "queue mail", "done"),
     ]
 
@@ -180,9 +180,9 @@ def test_the_command_line_is_recorded(lines: Lines) -> None:
         (who, "resume", "queue mail", "done"),
         (who, "cancel", f"job {job.pk}", "done"),
         (who, "cancel", "job 1000000000", "refused"),
-        (who, "resume-job", f"job {job.pk}", "refused"),
-        (who, "redeliver", f"delivery {sent.pk}", "done"),
-        (who, "redeliver", "delivery 1000000000", "refused"),
+        (who, "resume", f"job {job.pk}", "refused"),
+        (who, "redeliver", f"webhook delivery {sent.pk}", "done"),
+        (who, "redeliver", "webhook delivery 1000000000", "refused"),
         (who, "set-webhook", "queue mail", "done"),
         (who, "set-webhook", "mail", "refused"),
         (who, "forget", "queue mail", "done"),

@@ -119,6 +119,10 @@ class Base(Generic[M]):
             audit.log_line(request.user, "delete", obj, audit.DONE, audit.address_of(request))
         return super().log_deletions(request, queryset)
 
+    def log_verb(self, request: HttpRequest, obj: Model, verb: str, text: str) -> None:
+        """Record that a verb was done."""
+        audit.record(request.user, verb, obj, audit.DONE, audit.address_of(request), text=text)
+
     def log_refusal(self, request: HttpRequest, obj: Model, verb: str, reason: str) -> None:
         """Record that a verb was refused."""
         text = f"{verb.replace('_', ' ').capitalize()} was refused: {reason}."

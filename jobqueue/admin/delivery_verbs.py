@@ -211,7 +211,7 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             # The change and its record are committed together.
             with Job.objects.database.atomic():
                 if answer := verb.act(row.pk):
-                    self.log_change(request, row, f"{verb.record}; it was {row.status}.")
+                    self.log_verb(request, row, verb.name, f"{verb.record}; it was {row.status}.")
                 else:
                     self.log_refusal(request, row, verb.name, answer.reason)
             (done.append(row.pk) if answer else reasons.append(answer.reason))

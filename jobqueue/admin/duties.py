@@ -59,7 +59,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         free = []
         for row in queryset.order_by("pk"):
             if holder := leadership.release(row.pk):
-                self.log_change(request, row, f"Released from worker {holder}.")
+                self.log_verb(request, row, "release", f"Released from worker {holder}.")
                 self.message_user(
                     request,
                     f"{row.pk} was released from worker {holder}; the next worker that checks it becomes its leader.",

@@ -138,7 +138,9 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         with Job.objects.database.atomic():
             answer = set_queue_webhook(name, url, events)
             if answer.changed:
-                audit.record(request.user, "change", Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(answer))
+                audit.record(
+                    request.user, "set-webhook", Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(answer)
+                )
         level = messages.SUCCESS if answer.changed else messages.INFO
         self.message_user(request, f"Queue {name}: {_answer_text(answer)}", level)
 

@@ -145,7 +145,7 @@ class QueueAdmin(QueueWebhookAdmin):
                 answer = {"pause": pause_queue, "resume": resume_queue}[verb](name) if verb != "limit" else limit_queue(name, limit)
                 if answer.changed:
                     audit.record(
-                        request.user, "change", Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(verb, answer)
+                        request.user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(verb, answer)
                     )
         except InvalidOption as error:
             audit.log_line(request.user, verb, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))

@@ -235,7 +235,7 @@ class ScheduleAdmin(Base[Schedule]):
                 # The change and its record are committed together.
                 with Job.objects.database.atomic():
                     result = VERBS[verb][1](schedule.name)
-                    self.log_change(request, schedule, result.text)
+                    self.log_verb(request, schedule, verb, result.text)
             except JobQueueError as error:
                 self.log_refusal(request, schedule, verb, str(error))
                 self.message_user(request, f"Schedule {schedule}: {error}", messages.ERROR)

@@ -21,7 +21,7 @@ from jobqueue.core import recent, states
 from jobqueue.core.amounts import bounded
 from jobqueue.db import counting
 from jobqueue.insight.workers import alive
-from jobqueue.models import Job, Queue, Schedule, WebhookDelivery, Worker
+from jobqueue.models import AuditRecord, Job, Queue, Schedule, WebhookDelivery, Worker
 
 MAX_COUNTED = 10_000
 KEPT_SECONDS = 3.0
@@ -91,7 +91,7 @@ TABS = (
         _failed_deliveries,
         _("failed"),
     ),
-    Tab(_("Activity"), "jobqueue_job_activity", Job, ("jobqueue_job_activity",)),
+    Tab(_("Activity"), "jobqueue_auditrecord_changelist", AuditRecord, ("jobqueue_auditrecord_",)),
 )
 
 

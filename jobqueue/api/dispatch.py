@@ -21,6 +21,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, re_path
 
 from jobqueue import conf, db
+from jobqueue.access.audit import from_source
 from jobqueue.api import access, audit
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.responses import ApiError, json_response
@@ -104,7 +105,8 @@ class _View:
                     audit.record_forbidden(request, user, str(problem))
                 raise
         try:
-            reply = endpoint.handler(request, user, given)
+            with from_source("rest"):
+                reply = endpoint.handler(request, user, given)
         except (ApiError, JobDoesNotExist) as problem:
             # The endpoint has recorded a change that the state of the job forbids (409). The other errors include
             # requests for jobs of another tenant.

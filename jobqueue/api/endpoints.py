@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import bulk, deliveries, health, logs, samples, schema, views
+from jobqueue.api import activity, bulk, deliveries, health, logs, samples, schema, views
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
@@ -157,6 +157,11 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         *("POST", "queues/{queue}/test-webhook/", "queue_test_webhook", "Send a test to the webhook of a queue."),
         *(deliveries.test_webhook, "WebhookTest", ("view_queue", "set_webhook_queue")),
         can_be_refused=True,
+    ),
+    Endpoint(
+        *("GET", "activity/", "activity", "Who did what to which object, the newest first.", activity.list_activity, "Activity"),
+        permissions=("view_auditrecord",),
+        query=("actor", "did", "job", "limit", "after"),
     ),
     Endpoint(
         *("GET", "scaler/", "scaler", "How many slots each queue needs.", samples.scaler, "Scaler", ("view_queue",), ("within",)),

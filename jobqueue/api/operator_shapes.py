@@ -1,4 +1,4 @@
-"""The shapes of the responses about webhooks, workers and logs, as JSON Schema."""
+"""The shapes of the responses about webhooks, workers, logs and the activity, as JSON Schema."""
 
 from __future__ import annotations
 
@@ -67,6 +67,25 @@ OPERATOR_SHAPES: Final[dict[str, Shape]] = {
         release=TEXT,
         started_at=MOMENT,
         left_at=MOMENT,
+    ),
+    "Activity": record(
+        activity=array(
+            record(
+                id={"type": "integer"},
+                actor=described(TEXT, "The user, or the system user who ran a command, as in the log of the audit."),
+                name=TEXT,
+                source={"enum": ["admin", "rest", "command", "bulk"]},
+                verb=TEXT,
+                object=described(TEXT, "For example `job 7`; it can be deleted since."),
+                job_id=nullable({"type": "integer"}),
+                verdict={"enum": ["done", "requested"]},
+                address=TEXT,
+                text=TEXT,
+                at=MOMENT,
+            )
+        ),
+        more=described(FLAG, "Whether there are more than the limit."),
+        after=described(nullable({"type": "integer"}), "The value of `after` for the next page; null if there is none."),
     ),
     "Deliveries": record(
         deliveries=described(array(record(**DELIVERY_FIELDS)), "The newest first."),

@@ -38,6 +38,12 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "tenant": (QUERY, "The tenant; empty for a target without a tenant."),
     "bulk_id": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The number of the bulk action."),
+    "actor": (QUERY, "Only what this user did, or this system user on the command line."),
+    "did": (QUERY, "Only this verb, such as `cancel` or `redeliver`."),
+    "job": (
+        {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "integer", "minimum": 1, "maximum": params.MAX_ID}]},
+        "Only what was done to this job: its public id, or its number.",
+    ),
     "delivery": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The number of the delivery."),
     "delivery_status": ({"enum": [*WebhookDelivery.Status.values]}, "Only deliveries in this state."),
     "verb": ({"enum": [*VERBS]}, "What to do; needs the permission of the verb, such as `cancel_job`."),

@@ -149,8 +149,9 @@ def _batch(action: BulkAction, user: Any, wanted: QuerySet[Job], upto: int, lock
             if time.monotonic() >= until:  # the locks are not held for longer, and the next batch continues here
                 cursor = job.pk
                 break
-        for job, answer in answers:
-            _record(action, action.actor if user is None else user, job, answer)
+        with audit.from_source("bulk"):
+            for job, answer in answers:
+                _record(action, action.actor if user is None else user, job, answer)
         done = sum(bool(answer) for _, answer in answers)
         _save(action, cursor, done, [answer.reason for _, answer in answers if not answer])
     return done

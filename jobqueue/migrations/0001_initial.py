@@ -832,6 +832,72 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="AuditRecord",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("actor", models.CharField(blank=True, db_default="", default="", max_length=200)),
+                ("name", models.CharField(blank=True, db_default="", default="", max_length=150)),
+                (
+                    "source",
+                    models.CharField(blank=True, db_default="", default="", help_text="admin, rest, command or bulk.", max_length=16),
+                ),
+                ("verb", models.CharField(blank=True, db_default="", default="", max_length=60)),
+                ("object", models.CharField(blank=True, db_default="", default="", help_text="For example job 7.", max_length=200)),
+                (
+                    "model",
+                    models.CharField(
+                        blank=True,
+                        db_default="",
+                        default="",
+                        help_text="The name of the model, for a link; empty if the object has no page.",
+                        max_length=40,
+                    ),
+                ),
+                (
+                    "key",
+                    models.CharField(blank=True, db_default="", default="", help_text="The primary key of the object.", max_length=200),
+                ),
+                (
+                    "job_id",
+                    models.BigIntegerField(blank=True, help_text="The job that was changed, or to which the object belongs.", null=True),
+                ),
+                (
+                    "verdict",
+                    models.CharField(
+                        blank=True,
+                        db_default="",
+                        default="",
+                        help_text="done, or requested: a running job was asked to stop.",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "address",
+                    models.CharField(
+                        blank=True,
+                        db_default="",
+                        default="",
+                        help_text="The address of the request, or the machine of the command.",
+                        max_length=200,
+                    ),
+                ),
+                ("text", models.CharField(blank=True, db_default="", default="", max_length=200)),
+            ],
+            options={
+                "verbose_name": "activity",
+                "verbose_name_plural": "activity",
+                "ordering": ("-id",),
+                "default_permissions": ("view",),
+                "indexes": [
+                    models.Index(fields=["name", "id"], name="jobqueue_audit_of_user"),
+                    models.Index(fields=["verb", "id"], name="jobqueue_audit_of_verb"),
+                    models.Index(condition=models.Q(("job_id__isnull", False)), fields=["job_id", "id"], name="jobqueue_audit_of_job"),
+                ],
+                "constraints": [models.CheckConstraint(condition=jobqueue.models.fields.Readable("at"), name="jobqueue_audit_times")],
+            },
+        ),
+        migrations.CreateModel(
             name="LeftWorker",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),

@@ -1,5 +1,6 @@
 """The tables: fields, constraints, indexes and small properties, without queries and writes."""
 
+from jobqueue.models.audit import AuditRecord
 from jobqueue.models.bulk import BulkAction
 from jobqueue.models.duty import BackgroundJobLease
 from jobqueue.models.event import JobEvent
@@ -14,6 +15,7 @@ from jobqueue.models.webhook import WebhookDelivery
 from jobqueue.models.worker import LeftWorker, Worker
 
 __all__ = [
+    "AuditRecord",
     "BackgroundJobLease",
     "BulkAction",
     "Job",

@@ -1,4 +1,4 @@
-"""Delete old rows of the event log, of the log of runs and of the outbox of webhooks, even if their jobs still exist or are long deleted.
+"""Delete old rows of the logs of events, of runs and of the audit, and of the outbox of webhooks, even if their jobs still exist or are gone.
 
 Each batch is found by the primary key, from the oldest row, deleted by it, and committed alone. The ids of a table
 rise with time, so a batch without an old row ends the walk. The walk stores its position, because the index before
@@ -11,15 +11,20 @@ from __future__ import annotations
 import time
 
 from jobqueue.db import eventlog
-from jobqueue.models import Job, JobEvent, JobLog, WebhookDelivery
+from jobqueue.models import AuditRecord, Job, JobEvent, JobLog, WebhookDelivery
 
 BATCH = 1000
 ANEW_SECONDS = 3600.0
-TABLES = {JobEvent._meta.db_table: "at", JobLog._meta.db_table: "at", WebhookDelivery._meta.db_table: "finished_at"}
+TABLES = {
+    JobEvent._meta.db_table: "at",
+    JobLog._meta.db_table: "at",
+    AuditRecord._meta.db_table: "at",
+    WebhookDelivery._meta.db_table: "finished_at",
+}
 
 
 class OldEvents:
-    """The deletion of events, of log lines, and of messages that were sent or given up, that have reached an age in seconds."""
+    """The deletion of events, of log lines, of records of the audit, and of ended messages, that have reached an age in seconds."""
 
     def __init__(self, age: float | None) -> None:
         """Create it; without an age, nothing is deleted."""

@@ -74,7 +74,7 @@ def test_unknown_users_are_rejected(client: Client, job: Job, endpoint: Endpoint
 @pytest.mark.parametrize("lacking", range(2))
 def test_each_permission_is_needed_and_named(login: Any, job: Job, endpoint: Endpoint, lacking: int) -> None:
     every = {"view_job", *VERBS, "view_queue", "pause_queue", "resume_queue", "set_webhook_queue", "view_worker", "drain_worker"}
-    every |= {"view_job_log", "view_webhookdelivery", "redeliver_webhookdelivery", "give_up_webhookdelivery"}
+    every |= {"view_job_log", "view_webhookdelivery", "redeliver_webhookdelivery", "give_up_webhookdelivery", "view_auditrecord"}
     missing = endpoint.permissions[min(lacking, len(endpoint.permissions) - 1)]
     response = send(login(*(every - {missing}), is_staff=True), endpoint, job)
     assert (response.status_code, error(response)["permission"]) == (403, f"jobqueue.{missing}")

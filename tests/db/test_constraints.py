@@ -14,6 +14,7 @@ from django.utils import timezone
 from jobqueue import enqueue_many
 from jobqueue.core import states
 from jobqueue.models import (
+    AuditRecord,
     BackgroundJobLease,
     BulkAction,
     Job,
@@ -172,6 +173,7 @@ def row_of(model: Any, column: str = "") -> Any:
         Sample: {"kind": "queue", "name": "mail", "seconds": 10, "slot": 1, "begins": 0},
         ScheduleTick: {"nominal_at": now},
         Worker: {"id": uuid.uuid4()},
+        AuditRecord: {"actor": "user anna", "verb": "cancel"},
         LeftWorker: {"worker": uuid.uuid4(), "how": "killed"},
     }
     if model is WebhookDelivery:

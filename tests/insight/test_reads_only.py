@@ -20,7 +20,7 @@ from jobqueue.access.hiding import mask_of
 from jobqueue.db import overview
 from jobqueue.insight.problems.base import Problem, Severity, Thresholds
 from jobqueue.insight.search import parsed
-from jobqueue.models import BackgroundJobLease, Job, JobDependency, JobLog, JobPhase, Queue, Sample, WebhookDelivery
+from jobqueue.models import AuditRecord, BackgroundJobLease, Job, JobDependency, JobLog, JobPhase, Queue, Sample, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
@@ -88,6 +88,7 @@ def scene() -> dict[str, Any]:
         "jobs": {failed.pk: failed},
         "head": head,
         "worker": worker,
+        "record": AuditRecord.objects.create(actor="operator x", verb="cancel", object="job 7"),
         "row": row,
         "name": "mail",
         "mask": mask_of(job),

@@ -23,7 +23,7 @@ from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
-from jobqueue.management import audit, bulk, log, prune, report_text, samples, search, tables, webhooks, workers
+from jobqueue.management import activity, audit, bulk, log, prune, report_text, samples, search, tables, webhooks, workers
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 from jobqueue.schedules import ticks
@@ -216,6 +216,7 @@ SUBCOMMANDS = {
     "pause-all": ("Pause all jobs that a search finds.", "change-all"),
     "delete-all": ("Delete all jobs that a search finds, except for running ones.", "change-all"),
     "bulk": ("Show the newest bulk actions, or one of them, or stop it; exit with 1 if it has failed.", "bulk"),
+    "activity": ("Show who did what to which object: from the admin, REST and the command line.", "activity"),
     "leaders": ("Show the duties: their leaders, their last runs, and their problems.", ""),
     "report": ("Show the report on one job: its state, attempts, times, outcome and errors.", "job"),
     "log": ("Show what a job has logged, by level and run; with --follow until it has ended.", "log"),
@@ -244,6 +245,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "resume-job": _resume_job,
     **dict.fromkeys(bulk.COMMANDS, bulk.change_all),
     "bulk": bulk.bulk,
+    "activity": activity.show_activity,
     "leaders": _leaders,
     "report": _report,
     "log": lambda options: log.show_log(options, _job_id(options["job"])),
@@ -260,6 +262,7 @@ ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "bulk": bulk.add_bulk_arguments,
     "log": log.add_arguments,
     "jobs-search": search.add_arguments,
+    "activity": activity.add_activity_arguments,
     "health": health_command.add_arguments,
     "samples": samples.add_samples_arguments,
     "scaler": samples.add_scaler_arguments,
