@@ -1,4 +1,4 @@
-"""Delete old rows of the logs of events, of runs and of the audit, and of the outbox of webhooks, even if their jobs still exist or are gone.
+"""Delete old rows of the logs of events, of runs and of the audit, and of the outbox of webhooks, whether their jobs exist or not.
 
 Each batch is found by the primary key, from the oldest row, deleted by it, and committed alone. The ids of a table
 rise with time, so a batch without an old row ends the walk. The walk stores its position, because the index before
