@@ -91,7 +91,8 @@ class Worker:
     def record_message(self, kind: str, value: Any) -> None:
         """Record a sign of life, and the state for probes if it came with it."""
         self.last_message_at = time.monotonic()
-        if kind == PULSE and value is not None:
+        # A deployment may have replaced the code, so that a new worker sends another form than this process knows.
+        if kind == PULSE and isinstance(value, list) and len(value) == len(ProbeState._fields):
             self.state = ProbeState(*value)
 
     @property
