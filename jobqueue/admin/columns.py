@@ -12,9 +12,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobqueue import clock
-from jobqueue.admin.formatting import NOTHING, between
+from jobqueue.admin.formatting import NOTHING, ago, between
 from jobqueue.core import masking
-from jobqueue.core.states import PENDING_TARGET, Status, WaitingFor
+from jobqueue.core.search import part_of
+from jobqueue.core.states import ENDED, PENDING_TARGET, Status, WaitingFor
+from jobqueue.insight.arguments import brief
 from jobqueue.models import Job
 
 BRIEF_CHARACTERS = 120
@@ -72,23 +74,41 @@ def status(job: Job) -> SafeString:
 
 
 @admin.display(description="queue")
-def queue(job: Job) -> str:
-    """Return the queue."""
-    return masking.mask_text(job.queue)
+def queue(job: Job) -> SafeString | str:
+    """Return the queue, with a link to its jobs."""
+    name = masking.mask_text(job.queue)
+    if name != job.queue:  # URLs are shown and stored
+        return name
+    return format_html('<a href="{}"><bdi>{}</bdi></a>', jobs_with(queue=name), name)
 
 
 @admin.display(description="task")
 def task(job: Job) -> SafeString:
-    """Return the task's name, its module in small print, and the beginning of the job's message."""
+    """Return the task's name with a link to its jobs, its module in small print, and the beginning of the job's message."""
     module, _, name = job.task.rpartition(".")
+    linked = format_html('<a href="{}">{}</a>', jobs_with(task=job.task), name) if masking.mask_text(job.task) == job.task else name
     shown = format_html(
-        '<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, name, module, _target(job)
+        '<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, linked, module, _target(job)
     )
     message = masking.mask_text(getattr(job, "brief", "")).strip().partition("\n")[0]
     if not message:
         return shown
     short = message if len(message) <= BRIEF_CHARACTERS else f"{message[:BRIEF_CHARACTERS]}…"
     return format_html('{}<span class="jq-brief jq-brief-{}">{}</span>', shown, job.status.lower(), short)
+
+
+@admin.display(description="arguments")
+def arguments(job: Job) -> SafeString | str:
+    """Return the masked arguments in brief."""
+    text = brief(job)
+    return format_html('<bdi class="jq-arguments">{}</bdi>', text) if text else NOTHING
+
+
+@admin.display(description="when")
+def when(job: Job) -> SafeString:
+    """Return how long ago the job ended, or else started, or else was created."""
+    at = job.finished_at if job.status in ENDED else job.started_at if job.status == Status.RUNNING else None
+    return ago(at or job.created_at, now_of(job))
 
 
 def _target(job: Job) -> SafeString | str:
@@ -101,14 +121,18 @@ def _target(job: Job) -> SafeString | str:
 
 def jobs_of_target(job: Job) -> str:
     """Return the URL of the list of the jobs of the same target."""
-    query = urlencode({"target": job.target, **({"tenant": job.tenant} if job.tenant else {})})
-    return f"{reverse('admin:jobqueue_job_changelist')}?{query}"
+    return jobs_with(target=job.target, **({"tenant": job.tenant} if job.tenant else {}))
+
+
+def jobs_with(**filters: str) -> str:
+    """Return the URL of the list of the jobs that filters select."""
+    return f"{reverse('admin:jobqueue_job_changelist')}?{urlencode(filters)}"
 
 
 @admin.display(description="priority")
 def priority(job: Job) -> str:
-    """Return the priority."""
-    return str(job.priority)
+    """Return the priority if it is not the usual one."""
+    return str(job.priority) if job.priority else NOTHING
 
 
 @admin.display(description="progress")
@@ -167,4 +191,7 @@ def worker(job: Job) -> SafeString | str:
     if not owner:
         return NOTHING
     process = getattr(job, "worker", None)
-    return format_html('<span class="jq-worker" title="{}">{}</span>', owner, str(process) if process else f"{owner[:8]}…")
+    if not process:
+        return format_html('<span class="jq-worker" title="{}">{}…</span>', owner, owner[:8])
+    url = jobs_with(q=part_of("worker", str(process)))
+    return format_html('<a class="jq-worker" title="{}" href="{}">{}</a>', owner, url, str(process))

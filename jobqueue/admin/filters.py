@@ -152,6 +152,15 @@ class EndedFilter(SimpleListFilter):
         return queryset.none() if seconds is None else queryset.filter(finished_at__gt=Now() - timedelta(seconds=seconds))
 
 
+class EndedJobFilter(EndedFilter):
+    """A filter for jobs that ended within the last N seconds."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        """Filter by the status, too, as the index by the time of the end does."""
+        narrowed = super().queryset(request, queryset)
+        return narrowed.filter(status__in=states.ENDED) if self.value() else narrowed
+
+
 class FailingFilter(SimpleListFilter):
     """A filter for the active schedules whose job could not be enqueued at the last attempt."""
 
@@ -199,3 +208,18 @@ class TenantFilter(ColumnFilter):
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the tenants of the newest jobs."""
         return _without_secrets(newest(visible, "tenant") - {""})
+
+
+class BeforeFilter(ColumnFilter):
+    """A filter for the jobs with smaller numbers, by which a search continues further back."""
+
+    title = parameter_name = column = "before"
+
+    def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
+        """Return no choices."""
+        return []
+
+    def narrow(self, queryset: QuerySet[Job], value: str) -> QuerySet[Job]:
+        """Return the jobs with numbers below the value; none if it is no number."""
+        is_number = value.isascii() and value.isdigit() and len(value) < 19
+        return queryset.filter(pk__lt=int(value)) if is_number else queryset.none()

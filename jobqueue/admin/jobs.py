@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -34,8 +35,10 @@ class JobAdmin(ErrorsAdmin, TasksAdmin):
         columns.status,
         columns.queue,
         columns.task,
+        columns.arguments,
         columns.priority,
         columns.progress,
+        columns.when,
         columns.waited,
         columns.ran,
         columns.attempt,
@@ -49,13 +52,14 @@ class JobAdmin(ErrorsAdmin, TasksAdmin):
         filters.TaskFilter,
         filters.TargetFilter,
         filters.TenantFilter,
-        filters.EndedFilter,
+        filters.EndedJobFilter,
+        filters.BeforeFilter,
     )
     list_per_page = 50
     list_max_show_all = 100
     ordering = ("-id",)
     search_fields = ("id",)
-    search_help_text = "Number, public id, or part of a task"
+    search_help_text = '7, order_id=7, error:"timed out", queue:mail'
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     paginator = listing.CappedPaginator
@@ -69,8 +73,9 @@ class JobAdmin(ErrorsAdmin, TasksAdmin):
         return listing.JobChangeList
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Job], search_term: str) -> tuple[QuerySet[Job], bool]:
-        """Search by number or task."""
-        return (queryset.none() if listing.has_nul(request) else listing.search(queryset, search_term)), False
+        """Search in the search language."""
+        # Django's form would ignore a search text with a NUL.
+        return listing.search(queryset, request.GET.get(SEARCH_VAR, search_term)), False
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

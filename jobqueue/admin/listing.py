@@ -8,11 +8,13 @@ the older jobs whose status is not SUCCESS. The page reports this limit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
+from django.contrib.admin.views.main import ORDER_VAR, PAGE_VAR, SEARCH_VAR, ChangeList
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.db.models.functions import Left
@@ -23,20 +25,36 @@ from jobqueue import public_ids
 from jobqueue.access import visible
 from jobqueue.admin import nothing
 from jobqueue.admin.base import MAX_ID
-from jobqueue.admin.columns import owner_of
+from jobqueue.admin.columns import number, owner_of
 from jobqueue.admin.nothing import NothingFound
-from jobqueue.core import masking, states
-from jobqueue.core.search import part_of
+from jobqueue.core import masking
+from jobqueue.core.search import Search, part_of
 from jobqueue.core.texts import clean
-from jobqueue.db import open_jobs as open_jobs_sql
-from jobqueue.db.open_jobs import OPEN
-from jobqueue.insight.search import FOUND_BY_INDEX, MAX_CHECKED, MAX_COUNTED, WINDOW, in_line, tasks_like
+from jobqueue.db import counting
+from jobqueue.exceptions import InvalidSearch
+from jobqueue.insight.arguments import with_small_arguments
+from jobqueue.insight.search import (
+    FOUND_BY_INDEX,
+    MAX_CHECKED,
+    MAX_COUNTED,
+    WINDOW,
+    condition,
+    found_by_index,
+    newest_matching,
+    older_open,
+    parsed,
+)
 from jobqueue.models import Job, Worker
 
 BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
 
-# The fields of the search language by the parameters of the filters.
-FIELDS_OF_FILTERS = {"status": "status", "waiting": "waiting", "queue": "queue", "task": "task", "target": "target", "tenant": "tenant"}
+FILTERED_FIELDS = ("status", "waiting", "queue", "task", "target", "tenant")
+# The statuses whose jobs have an index in the order of their numbers. It is used unless a field has an index of its own.
+IN_ORDER = ("PAUSED", "ERROR", "CANCELED")
+ORDERED_FIELDS = {"status", "queue", "task", "tenant"}
+CHIPS = (*FILTERED_FIELDS, "ended_within", "before")
+MAX_MATCHED = 200  # jobs that a search reads and masks; the page offers to continue
+_LANGUAGE = re.compile(r'[\s:="]')
 
 if TYPE_CHECKING:
     BaseChangeList = ChangeList
@@ -45,14 +63,24 @@ else:
     BaseChangeList, BasePaginator = ChangeList, Paginator
 
 
-def search(queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
-    """Return the job with this number; otherwise those whose task's path is this text, or a registered path that contains it."""
+def searched(text: str) -> Search:
+    """Return the conditions of the text in the search field; raise `InvalidSearch`."""
+    job_id = as_id(text)
+    return parsed(query_text(text)) if job_id is None else Search(job_id=job_id)
+
+
+def query_text(text: str) -> str:
+    """Return the text of a search; a single word is a part of the path of a task."""
     wanted = text.strip()
-    if not wanted:
-        return queryset
-    if (job_id := as_id(wanted)) is not None:
-        return queryset.filter(pk=job_id)  # a number that the column cannot store matches nothing; Django handles that
-    return queryset.filter(task__in=tasks_like(wanted))
+    return part_of("task", wanted) if wanted and not _LANGUAGE.search(wanted) and as_id(wanted) is None else wanted
+
+
+def search(queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
+    """Return the jobs that meet a search by their stored values; none if the search is not valid."""
+    try:
+        return queryset.filter(condition(searched(text)))
+    except InvalidSearch:
+        return queryset.none()
 
 
 def as_id(text: str) -> int | None:
@@ -68,10 +96,10 @@ def as_id(text: str) -> int | None:
 
 def query_of(params: Mapping[str, str]) -> str:
     """Return the search that finds the jobs of a list with these parameters of its URL."""
-    given = {field: params.get(name, "") for name, field in FIELDS_OF_FILTERS.items()}
+    given = {field: params.get(field, "") for field in FILTERED_FIELDS}
     parts = [part_of(field, f"={value}" if field == "task" else value) for field, value in given.items() if value]
     seconds = params.get("ended_within", "")
-    return " ".join([params.get(SEARCH_VAR, "").strip(), *parts, *([f"ended:{seconds}s"] if seconds else [])]).strip()
+    return " ".join(filter(None, [query_text(params.get(SEARCH_VAR, "")), *parts, f"ended:{seconds}s" if seconds else ""]))
 
 
 class CappedPaginator(BasePaginator):
@@ -81,10 +109,14 @@ class CappedPaginator(BasePaginator):
     def counted(self) -> int:
         """Return the number of rows that were counted, at most `MAX_COUNTED` + 1."""
         rows: Any = self.object_list
+        if (found := getattr(rows, "found", None)) is not None:
+            return len(found)
+        if getattr(rows, "has_index", False):
+            return counting.count_in_order(Job.objects.database, rows, MAX_COUNTED + 1)
         # In the list's own order, PostgreSQL reads the primary key's index from its newest end, and stops at the
         # limit.
-        number: int = rows.values("pk")[: MAX_COUNTED + 1].count()
-        return number
+        counted: int = rows.values("pk")[: MAX_COUNTED + 1].count()
+        return counted
 
     @property
     def count(self) -> int:
@@ -102,49 +134,83 @@ class JobChangeList(BaseChangeList):
 
     newest_only = False
     unchecked = False
+    below: int | None = None  # the number below which "search further back" continues
+    invalid = ""  # the error of the search
+    conditions = Search()  # of the search field and the filters together
     counts_hidden_jobs = False  # whether an estimate of all rows counts jobs that the user may not see
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Job]:
         """Return the rows of the page."""
         self.counts_hidden_jobs = visible.is_narrowed(request.user)
         queryset: QuerySet[Job] = super().get_queryset(request, exclude_parameters)
-        if self._needs_scan():
-            newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True).first() or 0
-            self.newest_only = newest > WINDOW
-            if self.newest_only:
-                queryset = self._within_window(queryset, newest - WINDOW)
-        return queryset.defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
+        try:
+            self.conditions = self._conditions()
+        except InvalidSearch as error:
+            self.invalid = str(error)
+            queryset = queryset.none()
+        found = None if self.invalid or not self._needs_scan() else self._scan(queryset)
+        result: Any = queryset if found is None else queryset.filter(pk__in=found)
+        result = with_small_arguments(result).defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
+        result.found = found
+        texts = self.conditions.texts
+        result.has_index = texts.get("status") in IN_ORDER and {*texts} <= ORDERED_FIELDS and not self.conditions.times
+        shown: QuerySet[Job] = result
+        return shown
 
-    def _within_window(self, queryset: QuerySet[Job], before: int) -> QuerySet[Job]:
-        """Return the rows that are among the newest jobs, and the open jobs of any age."""
-        recent = queryset.filter(pk__gt=before)
-        if "\0" in "".join([*self.params.values(), self.query]):
-            return recent
-        older = in_line(self.params["target"], self.params.get("tenant")) if self.params.get("target") else self._open(before)
-        if not older:
-            return recent
-        seen = recent.order_by("-pk").values_list("pk", flat=True)[: MAX_COUNTED + 1]
-        return queryset.filter(pk__in={*older, *seen})
-
-    def _open(self, before: int) -> list[int]:
-        """Return the newest of the open jobs outside of the window that the filters select."""
-        wanted = {column: [self.params[column]] for column in ("queue", "task", "tenant") if self.params.get(column)}
-        if text := self.query.strip():
-            wanted["task"] = tasks_like(text)
-        status = self.params.get("status")
-        if self.params.get("ended_within"):
-            status = status or states.Status.ERROR  # of the states in `OPEN`, only this one has a time of the end
-        statuses = list(OPEN) if not status else [status]
-        ids, self.unchecked = open_jobs_sql.open_jobs(Job.objects.database, statuses, before, wanted, MAX_CHECKED)
-        return sorted(ids, reverse=True)[: MAX_COUNTED + 1]
+    def _conditions(self) -> Search:
+        job_id = as_id(self.query)
+        found = parsed(query_of({**self.params, SEARCH_VAR: "" if job_id is not None else self.query}))
+        return found if job_id is None else replace(found, job_id=job_id)
 
     def _needs_scan(self) -> bool:
-        filters = {name: self.params.get(name) for name in ("status", "waiting", "queue", "task", "target", "tenant", "ended_within")}
-        text = self.query.strip()
-        by_index = filters["status"] in FOUND_BY_INDEX and not filters["target"]
-        if (text and as_id(text) is not None) or by_index or filters["waiting"] in states.WaitingFor.values:
-            return False
-        return bool(text) or any(filters.values())
+        conditions = self.conditions
+        if conditions.reads_masked:
+            return conditions.job_id is None
+        by_status = conditions.texts.get("status") in FOUND_BY_INDEX and not {"target", "worker", "release"} & {*conditions.texts}
+        return conditions != Search() and not by_status and not found_by_index(conditions)
+
+    def _scan(self, queryset: QuerySet[Job]) -> list[int] | None:
+        """Return the jobs of the newest `WINDOW`, and the open jobs of any age; None if that is all jobs."""
+        newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True).first() or 0
+        before = min(newest, (as_id(self.params.get("before", "")) or MAX_ID) - 1) - WINDOW
+        self.newest_only = before > 0
+        recent = queryset.filter(pk__gt=before) if self.newest_only else queryset
+        if self.conditions.reads_masked:
+            found = newest_matching(recent, self.conditions, MAX_MATCHED + 1)
+            self.below = found[MAX_MATCHED - 1] if len(found) > MAX_MATCHED else before + 1 if self.newest_only else None
+            return found[:MAX_MATCHED]
+        if not self.newest_only:
+            return None
+        self.below = before + 1
+        order, most = ("pk" if self.is_oldest_first else "-pk"), MAX_COUNTED + 1
+        ids = list(recent.order_by(order).values_list("pk", flat=True)[:most])
+        if (len(ids) == most and not self.is_oldest_first) or not self._finds_older:
+            return ids
+        older, self.unchecked = older_open(self.conditions, before, MAX_CHECKED)
+        seen = queryset.filter(pk__in=sorted(older, reverse=True)[:most]).values_list("pk", flat=True) if older else ()
+        return sorted({*seen, *ids}, reverse=not self.is_oldest_first)[:most]
+
+    @property
+    def _finds_older(self) -> bool:
+        """Whether older open jobs are found by their index and few columns."""
+        conditions = self.conditions
+        return not (conditions.times or conditions.reads_masked or {"worker", "release", "kind"} & {*conditions.texts})
+
+    @property
+    def is_oldest_first(self) -> bool:
+        """Whether the user has chosen to see the oldest jobs first."""
+        return str(self.params.get(ORDER_VAR, "")).isdigit()
+
+    @property
+    def order_url(self) -> str:
+        """The URL of the list in the other order."""
+        at = next(at for at, column in enumerate(self.list_display) if column is number)
+        return self.get_query_string({ORDER_VAR: f"-{at}" if self.is_oldest_first else str(at)}, [PAGE_VAR])
+
+    @property
+    def further_url(self) -> str:
+        """The URL of the search among older jobs; empty if all were searched."""
+        return self.get_query_string({"before": str(self.below)}, [PAGE_VAR]) if self.below is not None else ""
 
     def get_results(self, request: HttpRequest) -> None:
         """Fetch the page, and the workers of its jobs."""
@@ -160,6 +226,8 @@ class JobChangeList(BaseChangeList):
         """The number of jobs; above `MAX_COUNTED` only a lower bound or an estimate, because counting is expensive."""
         paginator: Any = self.paginator
         noun = "job" if paginator.count == 1 else "jobs"
+        if self.conditions.reads_masked and paginator.count >= MAX_MATCHED:
+            return f"{MAX_MATCHED:,}+ jobs; only the newest {MAX_MATCHED:,} are listed"
         if not paginator.more:
             return f"{paginator.count:,} {noun}"
         narrowed = self.has_active_filters or self.query or self.counts_hidden_jobs
@@ -170,9 +238,9 @@ class JobChangeList(BaseChangeList):
 
     @property
     def chips(self) -> list[tuple[str, str, str]]:
-        """The target and the tenant of the filter: the name, the value, and the URL of the list without it."""
-        chosen = [(name, self.params[name]) for name in ("target", "tenant") if self.params.get(name)]
-        return [(name, masking.mask_text(clean(value)), self.get_query_string(remove=[name])) for name, value in chosen]
+        """The chosen filters: the name, the value, and the URL of the list without it."""
+        chosen = [(name, self.params[name]) for name in CHIPS if self.params.get(name)]
+        return [(name.replace("_", " "), masking.mask_text(clean(value)), self.get_query_string(remove=[name])) for name, value in chosen]
 
     @cached_property
     def nothing_found(self) -> NothingFound | None:
@@ -180,18 +248,27 @@ class JobChangeList(BaseChangeList):
         if self.result_count or not (self.query or self.has_active_filters):
             return None
         wanted = self.query.strip()
-        scope = f"the newest {WINDOW:,} jobs and the older open ones" if self.newest_only else ""
-        return nothing.jobs(self, wanted, as_id(wanted), scope, MAX_COUNTED)
+        scope = f"{self._window} and the older open ones" if self._finds_older else self._window
+        return nothing.jobs(self, wanted, as_id(wanted), scope if self.newest_only else "", MAX_COUNTED)
+
+    @property
+    def _window(self) -> str:
+        return f"the {WINDOW:,} jobs below {self.params['before']}" if self.params.get("before") else f"the newest {WINDOW:,} jobs"
 
     @property
     def window_note(self) -> str:
         """The scope of the search; empty if it covered everything, or if the page shows it because nothing was found."""
-        if not self.newest_only:
+        if not self.newest_only and self.below is None:
             return ""
+        window = f"{self._window[0].upper()}{self._window[1:]} were searched"
+        if self.conditions.reads_masked and self.result_count >= MAX_MATCHED:
+            return f"The search stopped after {MAX_MATCHED:,} jobs."
+        if not self._finds_older:
+            return f"{window}."
         if self.params.get("target"):
-            return f"The newest {WINDOW:,} jobs were searched, and those that hold the target or wait for it."
+            return f"{window}, and those that hold the target or wait for it."
         older = f"up to {MAX_CHECKED:,} older ones of each state" if self.unchecked else "all older ones"
-        return f"The newest {WINDOW:,} jobs were searched, and {older} that are pending, queued, running, paused or in error."
+        return f"{window}, and {older} that are pending, queued, running, paused or in error."
 
 
 def has_nul(request: HttpRequest) -> bool:

@@ -12,6 +12,7 @@ from jobqueue.admin import task_choices
 from jobqueue.admin.base import MAX_ID
 from jobqueue.core import masking
 from jobqueue.core.amounts import plural
+from jobqueue.core.search import FIELDS, Search, part_of
 from jobqueue.core.targets import Target
 from jobqueue.core.texts import clean, shorten
 from jobqueue.db import claims, overview
@@ -33,7 +34,7 @@ class NothingFound:
 
 def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> NothingFound:
     """Return the text for the list of jobs; `scope` names the rows that were searched, if these are not all."""
-    number = len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
+    number = 0 if scope else len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
     where = scope or f"all {plural(min(number, most), 'job', more=number > most)}"
     chosen = [name for name in cl.params if cl.params[name] and name not in NO_FILTERS]
     filters = f" with the chosen {'filters' if len(chosen) > 1 else 'filter'} ({', '.join(chosen)})" if chosen else ""
@@ -41,13 +42,39 @@ def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> Not
         text = _no_number(wanted)
     elif job_id is not None:
         text = f"No job has the number {job_id}{filters}. It may have been deleted by retention."
+    elif cl.invalid:
+        text = f"{masking.mask_text(clean(cl.invalid))} No job was searched for."
     elif wanted:
-        fields = "by the path of the task, or a part of the path of a registered task"
-        text = f"No job found{filters}. The search covered {where}, {fields}. Arguments, messages and errors are not searched."
+        text = f"No job found{filters}. The search covered {where}, by {_fields(cl.conditions, wanted)}."
     else:
         text = f"No job found{filters}. The search covered {where}."
-    offers = [*_offers(cl, wanted), *([("Search without the filters", f"?{urlencode({'q': wanted})}")] if wanted and chosen else [])]
-    return NothingFound(text, [*offers, ("Show all jobs", "?")])
+    further = [("Search further back", cl.further_url)] if cl.further_url else []
+    without = [("Search without the filters", f"?{urlencode({'q': wanted})}")] if wanted and chosen else []
+    return NothingFound(text, [*(_offers(cl, wanted) or _other_searches(wanted)), *further, *without, ("Show all jobs", "?")])
+
+
+def _other_searches(wanted: str) -> list[tuple[str, str]]:
+    """Return links that search for a text that is not written in the search language, in a target's name and in messages."""
+    if not wanted or any(character in wanted for character in '\0 ="') or _as_field(wanted) or masking.mask_text(wanted) != wanted:
+        return []
+    parts = [part_of(field, shorten(wanted, MAX_TEXT_BYTES)) for field in ("target", "error")]
+    return [(f"Search for {clean(part)}", f"?{urlencode({'q': part})}") for part in parts]
+
+
+def _as_field(text: str) -> bool:
+    """Return whether a text begins with a field of the search language, or is a number."""
+    return text.partition(":")[0] in FIELDS or text.removeprefix("#").isdigit()
+
+
+def _fields(conditions: Search, wanted: str) -> str:
+    """Return the names of what a search compared, and for a single word how to search for other things."""
+    if conditions.texts.get("task") == wanted:
+        return (
+            "the path of the task, or a part of the path of a registered task. To search for an argument, write NAME=VALUE; for a "
+            'message, error:"TEXT"'
+        )
+    names = [*conditions.texts, *conditions.times, *(f"the argument {argument.path[0]}" for argument in conditions.arguments)]
+    return clean(masking.mask_text(", ".join(names)))
 
 
 def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> NothingFound:

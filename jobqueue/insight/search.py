@@ -10,6 +10,7 @@ the newest `WINDOW` jobs and, by their partial indexes, older jobs that are not 
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -143,24 +144,43 @@ class Reach:
             yield from self._read(rows.filter(pk__in=ids[first : first + MAX_COUNTED]), chunk)
 
     def _read(self, rows: QuerySet[Job], chunk: int) -> Iterator[Job]:
-        after: int | None = None
-        while True:
-            read = list((rows if after is None else rows.filter(pk__lt=after))[:chunk])
-            yield from (job for job in read if matches(self._search, job))
-            if len(read) < chunk:
-                return
-            after = read[-1].pk
+        return _matching(rows, self._search, chunk)
 
     def _older(self) -> list[int]:
-        """Return the older jobs that the search can find, the newest first."""
-        texts, database = self._search.texts, Job.objects.database
-        if "target" in texts:
-            return sorted(in_line(texts["target"], texts.get("tenant")), reverse=True)
-        wanted: dict[str, list[str]] = {name: [texts[name]] for name in ("queue", "tenant") if name in texts}
-        if "task" in texts:
-            wanted["task"] = tasks_like(texts["task"])
-        statuses = [texts["status"]] if "status" in texts else list(open_jobs.OPEN)
-        return sorted(open_jobs.open_jobs(database, statuses, self._before, wanted, MAX_CHECKED)[0], reverse=True)
+        return sorted(older_open(self._search, self._before, MAX_CHECKED)[0], reverse=True)
+
+
+def _matching(rows: QuerySet[Job], search: Search, chunk: int) -> Iterator[Job]:
+    """Yield those of the jobs, the newest first, whose masked values meet a search."""
+    after: int | None = None
+    while True:
+        read = list((rows if after is None else rows.filter(pk__lt=after))[:chunk])
+        yield from (job for job in read if matches(search, job))
+        if len(read) < chunk:
+            return
+        after = read[-1].pk
+
+
+def newest_matching(jobs: QuerySet[Job], search: Search, most: int) -> list[int]:
+    """Return up to `most` of the jobs whose masked values meet a search, the newest first."""
+    rows = jobs.order_by("-pk").defer(*UNREAD)
+    return [job.pk for job in itertools.islice(_matching(rows, search, most), most)]
+
+
+def older_open(search: Search, before: int, most: int) -> tuple[list[int], bool]:
+    """Return the open jobs with numbers up to `before` that a search can find, and whether some were not checked.
+
+    Their queue, tenant, task and status are those of the search, or they hold its target or wait for it. At most `most`
+    jobs of each state are checked.
+    """
+    texts = search.texts
+    if "target" in texts:
+        return in_line(texts["target"], texts.get("tenant")), False
+    wanted: dict[str, list[str]] = {name: [texts[name]] for name in ("queue", "tenant") if name in texts}
+    if "task" in texts:
+        wanted["task"] = tasks_like(texts["task"])
+    statuses = [texts["status"]] if "status" in texts else list(open_jobs.OPEN)
+    return open_jobs.open_jobs(Job.objects.database, statuses, before, wanted, most)
 
 
 def in_line(target: str, tenant: str | None) -> list[int]:

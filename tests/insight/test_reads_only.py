@@ -123,8 +123,16 @@ def scene() -> dict[str, Any]:
     }
 
 
-SEARCH = {"search": parsed("a=7 release:r1"), "jobs": Job.objects.all(), "limit": 2, "text": "a=7", "target": "t", "tenant": None}
-SEARCHES = ("parsed", "tasks_like", "condition", "matches", "page", "in_line", "found_by_index")
+SEARCH = {
+    "before": 10,
+    "search": parsed("a=7 release:r1"),
+    "jobs": Job.objects.all(),
+    "limit": 2,
+    "text": "a=7",
+    "target": "t",
+    "tenant": None,
+}
+SEARCHES = ("parsed", "tasks_like", "condition", "matches", "page", "in_line", "found_by_index", "newest_matching", "older_open")
 KINDS = {"jobs": Job.objects.all(), "key": "0123456789abcdef", "keys": ["0123456789abcdef"]}
 OTHERS: dict[str, dict[str, Any]] = {
     **{f"error_kinds.{name}": KINDS for name in ("error_kinds_of", "kind_runs", "blocked_lines", "last_errors_of")},
