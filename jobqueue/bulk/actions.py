@@ -76,8 +76,12 @@ def preview(verb: str, query: str, user: Any = None) -> Preview:
     """Count the jobs that a bulk action would change; `user` None is an operator, who sees all jobs."""
     search = _checked(verb, query)
     most = MAX_MATCHED if search.reads_masked else MAX_COUNTED
-    reach = Reach(seen_by(user).filter(VERBS[verb].possible, condition(search)), search, COUNTED)
-    found = list(itertools.islice(reach.newest(min(most, CHUNK)), most + 1))
+    jobs = seen_by(user).filter(VERBS[verb].possible, condition(search))
+    # To read and mask the older jobs as well takes seconds, so they are counted only if no newer job is found.
+    for older in (False, True) if search.reads_masked else (True,):
+        reach = Reach(jobs, search, COUNTED, older=older)
+        if found := list(itertools.islice(reach.newest(min(most, CHUNK)), most + 1)):
+            break
     counted = found[:most]
     kinds = Counter(job.error_key for job in counted if job.status == Status.ERROR and job.error_key)
     status, queue, task = (Counter(str(getattr(job, name)) for job in counted) for name in ("status", "queue", "task"))

@@ -125,21 +125,26 @@ def found_by_index(search: Search) -> bool:
 class Reach:
     """The jobs that a search covers at bounded cost."""
 
-    def __init__(self, jobs: QuerySet[Job], search: Search, columns: tuple[str, ...] = ()) -> None:
-        """Keep the jobs that meet the condition of the search; only `columns` are read if the search allows it."""
+    def __init__(self, jobs: QuerySet[Job], search: Search, columns: tuple[str, ...] = (), *, older: bool = True) -> None:
+        """Keep the jobs that meet the condition of the search; only `columns` are read if the search allows it.
+
+        Without `older`, the older open jobs are left out.
+        """
         ordered = jobs.order_by("-pk")
         self._jobs = ordered.only(*columns) if columns and not search.reads_masked else ordered.defer(*UNREAD)
         self._search = search
         newest = 0 if found_by_index(search) else Job.objects.current.order_by("-pk").values_list("pk", flat=True).first() or 0
         self._before = max(newest - WINDOW, 0)
-        self.scope = f"The newest {WINDOW:,} jobs, and up to {MAX_CHECKED:,} older ones of each open state." if self._before else ""
+        self._has_older = older
+        more = f", and up to {MAX_CHECKED:,} older ones of each open state" if older else ""
+        self.scope = f"The newest {WINDOW:,} jobs{more}." if self._before else ""
 
     def newest(self, chunk: int = CHUNK, after: int | None = None) -> Iterator[Job]:
         """Yield the jobs, the newest first; `chunk` is how many are read at a time."""
         rows = self._jobs if after is None else self._jobs.filter(pk__lt=after)
         yield from self._read(rows.filter(pk__gt=self._before) if self._before else rows, chunk)
-        older = self._older() if self._before else []
-        ids = [job_id for job_id in older if job_id <= self._before and (after is None or job_id < after)]
+        open_ids = self._older() if self._before and self._has_older else []
+        ids = [job_id for job_id in open_ids if job_id <= self._before and (after is None or job_id < after)]
         for first in range(0, len(ids), MAX_COUNTED):
             yield from self._read(rows.filter(pk__in=ids[first : first + MAX_COUNTED]), chunk)
 

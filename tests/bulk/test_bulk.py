@@ -15,6 +15,7 @@ from jobqueue.bulk.actions import create, preview
 from jobqueue.clock import now
 from jobqueue.duties.run_bulk_actions import RunBulkActions
 from jobqueue.exceptions import InvalidOption, InvalidSearch, JobDoesNotExist
+from jobqueue.insight import search
 from jobqueue.lifecycle import control
 from jobqueue.models import BulkAction, Job
 from tests.duties.asking import seconds_to_work
@@ -88,6 +89,18 @@ def test_the_preview_counts_and_changes_nothing() -> None:
     assert (found.number, found.more, found.scope, found.sample) == (3, False, "", [job.pk for job in reversed(jobs)])
     assert (found.by_status, found.by_queue, found.by_task) == ({"ERROR": 3}, {"mail": 2, "other": 1}, {"shop.send": 3})
     assert statuses(jobs) == ["ERROR"] * 3
+
+
+def test_older_jobs_are_counted_by_their_arguments_only_if_no_newer_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "WINDOW", 2)
+    old = JobFactory(error=True, args=[], kwargs={"a": 7})
+    others = [JobFactory(error=True, args=[], kwargs={"a": 8}) for _ in range(3)]
+    found = preview("resume", "a=7")
+    assert (found.number, found.sample) == (1, [old.pk])
+    assert "older ones" in found.scope
+    found = preview("resume", "a=8")
+    assert (found.number, found.scope) == (2, "The newest 2 jobs.")
+    assert preview("resume", "task:tests.tasks.add").number == 1 + len(others)
 
 
 def test_an_action_needs_a_verb_and_a_condition() -> None:
