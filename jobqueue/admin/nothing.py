@@ -50,7 +50,8 @@ def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> Not
         text = f"No job found{filters}. The search covered {where}."
     further = [("Search further back", cl.further_url)] if cl.further_url else []
     without = [("Search without the filters", f"?{urlencode({'q': wanted})}")] if wanted and chosen else []
-    return NothingFound(text, [*(_offers(cl, wanted) or _other_searches(wanted)), *further, *without, ("Show all jobs", "?")])
+    offers = _offers(cl, wanted) + without or _other_searches(wanted)
+    return NothingFound(text, [*offers, *further, ("Show all jobs", "?")])
 
 
 def _other_searches(wanted: str) -> list[tuple[str, str]]:

@@ -5,21 +5,22 @@
   const EVERY = 2000;
   let waiting = 0;
 
-  async function refresh() {
+  function refresh() {
     waiting = 0;
     const shown = document.getElementById("jobqueue-bulk");
     if (!shown || shown.dataset.open !== "yes" || document.hidden) return;
-    try {
-      const response = await fetch(shown.dataset.url, {headers: {"X-Jobqueue-Part": "bulk"}, redirect: "error"});
-      if (response.ok) {
-        const part = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("jobqueue-bulk");
-        if (part && part.dataset.open !== "yes") shown.replaceWith(part);
-        else if (part) shown.querySelector("[data-part=state]").replaceWith(part.querySelector("[data-part=state]")); // the buttons keep the focus
-      }
-    } catch {
-      // The next turn tries again.
-    }
-    plan();
+    const request = new XMLHttpRequest(); // it parses the answer into an inert document
+    request.open("GET", shown.dataset.url);
+    request.responseType = "document";
+    request.setRequestHeader("X-Jobqueue-Part", "bulk");
+    request.addEventListener("load", () => {
+      const part = request.status === 200 && request.response ? request.response.getElementById("jobqueue-bulk") : null;
+      if (!part) return;
+      if (part.dataset.open !== "yes") shown.replaceWith(part);
+      else shown.querySelector("[data-part=state]").replaceWith(part.querySelector("[data-part=state]")); // the buttons keep the focus
+    });
+    request.addEventListener("loadend", plan); // after an error, the next turn tries again
+    request.send();
   }
 
   function plan() {
