@@ -87,7 +87,7 @@ def test_a_search_by_argument_continues_further_back_and_finds_each_job_once(vie
         response = viewer.get(url)
         cl = response.context["cl"]
         pages += [job.pk for job in cl.result_list]
-        assert "searched" in response.content.decode() or "stopped" in response.content.decode()
+        assert bool(cl.further_url) == bool(cl.window_note or cl.nothing_found)
         if not cl.further_url or (pages and pages[-1] == wanted[0]):
             break
         url = f"{LIST}{cl.further_url}"
