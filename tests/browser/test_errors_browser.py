@@ -33,7 +33,7 @@ def test_a_kind_of_errors_is_retried_with_progress_that_moves_by_itself(open_pag
     page = open_page()
     page.get_by_role("link", name="Errors").first.click()
     page.get_by_role("link", name="Retry all: OutOfStock").click()
-    assert page.get_by_role("heading", name="Retry 3 jobs?").is_visible()
+    page.get_by_role("heading", name="Retry 3 jobs?").wait_for()
     page.get_by_role("button", name="Retry 3 jobs").click()
     page.get_by_text("0 of 3 jobs were resumed.").wait_for()
     RunBulkActions().run_once(now())
