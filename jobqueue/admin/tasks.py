@@ -25,7 +25,7 @@ from jobqueue.core.loads import TASK
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import clean, shorten
 from jobqueue.insight import open_jobs, samples
-from jobqueue.insight.histories import Histories, add_histograms, histories
+from jobqueue.insight.histories import Histories, add_histograms, totals
 from jobqueue.models import Job, Queue, Schedule, Worker
 
 SORT: Final = "sort"
@@ -123,7 +123,7 @@ def _may_see_loads(request: HttpRequest, pages: Pages) -> bool:
 
 def _loads(period: str) -> Histories:
     def read() -> Histories:
-        found = histories(TASK, period)
+        found = totals(TASK, period)
         add_histograms(TASK, period, [*found.by_name.values()], end=found.end)
         return found
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from django.db.models import F, Max, Q, Sum
 
 from jobqueue.core import histograms
-from jobqueue.core.loads import COARSER, FINEST, GAUGES, HISTOGRAMS, RINGS, SUMS, Load, Ring, summed
+from jobqueue.core.loads import COARSER, FINEST, GAUGES, HISTOGRAMS, RINGS, SUMS, Load, Ring
 from jobqueue.insight import samples
 
 NOW_SECONDS: Final = 300  # the last minutes, from which the present rates come
@@ -28,14 +29,14 @@ class History:
     """The load of one queue or task: a load for each point of the range, the whole range, and the last minutes."""
 
     name: str
-    points: list[Load]
+    points: Sequence[Load] = ()  # empty if only the total was read
     recent: list[Load] = field(default_factory=list)  # spans of 10 s, the oldest first
     total: Load = field(default_factory=Load)  # its histograms are empty until `add_histograms` has read them
 
     @property
     def now(self) -> Load:
         """The load of the last minutes."""
-        return summed(self.recent)
+        return _in_order(self.recent)
 
     @property
     def growth_per_second(self) -> float:
@@ -48,7 +49,7 @@ class History:
         return (last - first) / ((len(self.recent) - 3) * FINEST.seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Histories:
     """The loads of all queues or tasks. The points are `step` seconds long, from `begins` on, in seconds since 1970.
 
@@ -70,17 +71,17 @@ class Histories:
         """Return numbers of the points as numbers per second."""
         return [value / self.seconds(point) for point, value in enumerate(values)]
 
-    @property
+    @cached_property
     def points(self) -> list[Load]:
         """The loads of all of them together at each point."""
         return _together([history.points for history in self.by_name.values()], self.number)
 
-    @property
+    @cached_property
     def recent(self) -> list[Load]:
         """The loads of all of them together in the last minutes."""
         return _together([history.recent for history in self.by_name.values()], NOW_SECONDS // FINEST.seconds)
 
-    @property
+    @cached_property
     def total(self) -> Load:
         """The load of all of them together over the range."""
         found = Load()
@@ -91,23 +92,27 @@ class Histories:
 
 def histories(kind: str, period: str, name: str | None = None) -> Histories:
     """Return the loads of all queues or tasks (`kind`), or of one, over the last hour, day or fortnight (`period`, one of `RINGS`)."""
-    step, end = POINTS[period], _end()
-    number = RINGS[period].kept // step
-    last = -(-end // step) * step  # the last point may not have ended
-    begins = last - number * step
-    rows = samples.stored().filter(_spans(period, begins, end), kind=kind)
-    named = rows if name is None else rows.filter(name=name)
-    found: dict[str, History] = {}
-    for row in named.annotate(point=(F("begins") - begins) / step).values("name", "point").annotate(**_AGGREGATES):
-        history = found.get(row["name"])
-        if history is None:
-            history = found[row["name"]] = History(row["name"], [Load() for _ in range(number)])
-        if isinstance(row["point"], int) and 0 <= row["point"] < number:
-            history.points[row["point"]] = _load(row)
-    for history in found.values():
-        history.total = summed(history.points)
-    _add_recent(kind, found, end)
-    return Histories(kind, begins, end, step, number, found)
+    frame = _frame(kind, period)
+    rows = _rows(frame, period, name)
+    found: dict[str, dict[int, Load]] = {}
+    grouped = rows.annotate(point=(F("begins") - frame.begins) / frame.step).values("name", "point").annotate(**_AGGREGATES)
+    for row in grouped.values_list("name", "point", *_AGGREGATES):
+        found.setdefault(row[0], {})[row[1]] = _load(row[2:])
+    for queue, loads in found.items():
+        points = [loads.get(point, NONE) for point in range(frame.number)]
+        frame.by_name[queue] = History(queue, points, total=_in_order(loads.values()))
+    _add_recent(frame)
+    return frame
+
+
+def totals(kind: str, period: str) -> Histories:
+    """Return the loads of all queues or tasks over a range without its points, which costs less."""
+    frame = _frame(kind, period)
+    grouped = _rows(frame, period, None, is_summed=True).values("name").annotate(**_AGGREGATES)
+    for name, *values in grouped.values_list("name", *_AGGREGATES):
+        frame.by_name[name] = History(name, total=_load(values))
+    _add_recent(frame)
+    return frame
 
 
 def add_histograms(
@@ -127,15 +132,28 @@ def add_histograms(
             setattr(history.total, column, histograms.total(values))
 
 
-_AGGREGATES: Final[dict[str, Any]] = {
-    **{f"most_{name}": Max(name) for name in GAUGES},
-    **{f"sum_{name}": Sum(name) for name in SUMS},
-}
+GAUGES_AND_SUMS: Final = (*GAUGES, *SUMS)
+_AGGREGATES: Final = {f"of_{name}": (Max if name in GAUGES else Sum)(name) for name in GAUGES_AND_SUMS}
+NONE: Final = Load()  # of a point in which nothing happened; never changed
 
 
-def _load(row: dict[str, Any]) -> Load:
-    values = {name: row[f"most_{name}"] for name in GAUGES} | {name: row[f"sum_{name}"] for name in SUMS}
-    return Load.of_row({**values, **dict.fromkeys(HISTOGRAMS, "")})
+def _frame(kind: str, period: str) -> Histories:
+    step, end = POINTS[period], _end()
+    number = RINGS[period].kept // step
+    last = -(-end // step) * step  # the last point may not have ended
+    return Histories(kind, last - number * step, end, step, number, {})
+
+
+def _rows(frame: Histories, period: str, name: str | None, *, is_summed: bool = False) -> Any:
+    rows = samples.stored().filter(_spans(period, frame.begins, frame.end, is_summed=is_summed), kind=frame.kind)
+    return rows if name is None else rows.filter(name=name)
+
+
+def _load(values: Sequence[Any]) -> Load:
+    """Return a load from the values of `GAUGES_AND_SUMS`."""
+    if any(not isinstance(value, int | float) for value in values):  # SQLite stores any value in any column
+        return Load.of_row({**dict(zip(GAUGES_AND_SUMS, values, strict=True)), **dict.fromkeys(HISTOGRAMS, "")})
+    return Load(*values)
 
 
 def _end() -> int:
@@ -159,19 +177,28 @@ def _of(ring: Ring, first: int, end: int) -> Q:
     return Q(seconds=ring.seconds, begins__gte=first, begins__lt=end)
 
 
-def _add_recent(kind: str, found: dict[str, History], end: int) -> None:
-    first, number = end - NOW_SECONDS, NOW_SECONDS // FINEST.seconds
-    for history in found.values():
-        history.recent = [Load() for _ in range(number)]
-    columns = [*GAUGES, *SUMS]
-    for row in samples.stored().filter(_of(FINEST, first, end), kind=kind, name__in=[*found]).values("name", "begins", *columns):
-        load = Load.of_row({**row, **dict.fromkeys(HISTOGRAMS, "")})
-        found[row["name"]].recent[(row["begins"] - first) // FINEST.seconds] = load
+def _add_recent(frame: Histories) -> None:
+    first, number = frame.end - NOW_SECONDS, NOW_SECONDS // FINEST.seconds
+    for history in frame.by_name.values():
+        history.recent = [NONE] * number
+    rows = samples.stored().filter(_of(FINEST, first, frame.end), kind=frame.kind, name__in=[*frame.by_name])
+    for name, begins, *values in rows.values_list("name", "begins", *GAUGES_AND_SUMS):
+        frame.by_name[name].recent[(begins - first) // FINEST.seconds] = _load(values)
 
 
-def _together(series: Iterable[list[Load]], number: int) -> list[Load]:
-    found = [Load() for _ in range(number)]
-    for loads in series:
-        for load, more in zip(found, loads, strict=True):
-            load.join(more)
-    return found
+def _in_order(loads: Collection[Load]) -> Load:
+    """Return the load of several spans of one queue or task, without histograms, faster than `summed`."""
+    highest: list[Any] = [max((getattr(load, name) for load in loads), default=0) for name in GAUGES]
+    return Load(*highest, *(sum(getattr(load, name) for load in loads) for name in SUMS))
+
+
+def _together(series: Iterable[Sequence[Load]], number: int) -> list[Load]:
+    """Return the load of several queues or tasks together at each point, without histograms."""
+    if not (found := [loads for loads in series if loads]):
+        return [NONE] * number
+    return [_at_once([load for load in loads if load is not NONE]) for loads in zip(*found, strict=True)]
+
+
+def _at_once(loads: Collection[Load]) -> Load:
+    sums = {name: sum(getattr(load, name) for load in loads) for name in GAUGES_AND_SUMS if name != "oldest_seconds"}
+    return Load(oldest_seconds=max((load.oldest_seconds for load in loads), default=0.0), **sums)

@@ -17,7 +17,7 @@ from jobqueue.db import Now
 from jobqueue.insight import error_kinds, narrowed
 from jobqueue.insight.error_kinds import ErrorKind
 from jobqueue.insight.fleet import Member, fleet
-from jobqueue.insight.histories import Histories, History, add_histograms, histories
+from jobqueue.insight.histories import Histories, History, add_histograms, histories, totals
 from jobqueue.insight.problems import Problem, problems
 from jobqueue.insight.queues import QueueState
 from jobqueue.models import Job, Queue, Schedule
@@ -29,7 +29,7 @@ PROBLEM_SECONDS: Final = 45.0  # about fifty statements
 RANGE_SECONDS: Final = {"1h": SECONDS, "24h": 60.0, "14d": 60.0}
 MAX_TASKS = 8
 MAX_SCHEDULES = 8
-MAX_CHARTED = 30  # queues whose quantiles are read
+MAX_CHARTED = 20  # queues whose quantiles are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def task_loads(period: str) -> Tasks:
     """Return the tasks that took the most run time in a range, with the histograms of their runs."""
 
     def read() -> Tasks:
-        loads = histories(TASK, period)
+        loads = totals(TASK, period)
         every = loads.by_name.values()
         longest = sorted(every, key=lambda history: (-history.total.run_seconds, history.name))[:MAX_TASKS]
         add_histograms(TASK, period, longest, ["runs"], end=loads.end)
