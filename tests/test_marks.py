@@ -194,7 +194,7 @@ def test_no_address_of_rest_shows_a_mark(client: Client, job: Job) -> None:
     for endpoint in sorted(ENDPOINTS, key=lambda one: one.method == "DELETE"):
         if not endpoint.streams:
             named = {"job_id": job.pk, "target": "x", "queue": "default", "task": "shop.tasks.add", "bulk_id": 1, "worker": "web-1:7"}
-            named |= {"delivery": WebhookDelivery.objects.values_list("pk", flat=True).first() or 1}
+            named |= {"schedule": "twice", "delivery": WebhookDelivery.objects.values_list("pk", flat=True).first() or 1}
             path = endpoint.path.format(**named)
             clean(client.generic(endpoint.method, f"/jobqueue/{path}").content, path)
 

@@ -113,7 +113,7 @@ def ids(endpoint: Endpoint) -> str:
 @pytest.mark.usefixtures("narrowed")
 @pytest.mark.parametrize("endpoint", [one for one in GUARDED if not one.streams or "job_id" in one.path], ids=ids)
 def test_no_address_of_rest_shows_or_moves_a_hidden_job(client: Client, hidden: Job, mine: Job, endpoint: Endpoint) -> None:
-    named = {"queue": "acme-queue", "task": "shop.tasks.add", "bulk_id": "1", "worker": "web-1:7", "delivery": "1"}
+    named = {"queue": "acme-queue", "task": "shop.tasks.add", "bulk_id": "1", "worker": "web-1:7", "delivery": "1", "schedule": "nightly"}
     path = endpoint.path.format(job_id=hidden.pk, target=HIDDEN, **named)
     for query in ("", f"?tenant={MARK}"):
         answer = client.generic(endpoint.method, f"/jobqueue/{path}{query}")

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.contrib import admin
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, ngettext
 
 from jobqueue import clock
 from jobqueue.access.hiding import mask_of
 from jobqueue.admin.columns import badge
-from jobqueue.admin.formatting import NOTHING, as_json, moment
+from jobqueue.admin.formatting import NOTHING, as_json, duration, moment
 from jobqueue.admin.schedule_form import masked
 from jobqueue.core.cron import MAX_INTERVAL, Timing, zone_of
 from jobqueue.core.masking import mask_text
+from jobqueue.core.states import Status
 from jobqueue.exceptions import InvalidOption
 from jobqueue.models import Schedule
+from jobqueue.schedules.history import HistoryEntry, history
 
 NEXT_TIMES = 5
 
@@ -133,6 +138,31 @@ def args(schedule: Schedule) -> SafeString:
 def kwargs(schedule: Schedule) -> SafeString:
     """Return the keyword arguments with masked secrets."""
     return format_html('<pre class="jq-pre">{}</pre>', as_json(masked(schedule)[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A nominal time, or some that got no job, on the page of a schedule."""
+
+    at: SafeString
+    job_id: int | None
+    outcome: SafeString | str
+    late: SafeString | str
+
+
+def history_rows(user: Any, schedule: Schedule) -> list[HistoryRow]:
+    """Return the history of a schedule, the newest first."""
+    return [_history_row(entry) for entry in history(user, schedule)]
+
+
+def _history_row(entry: HistoryEntry) -> HistoryRow:
+    if entry.missed:
+        text = ngettext("%(number)s time without a job", "%(number)s times without a job", entry.missed)
+        return HistoryRow(moment(entry.nominal_at), None, badge("paused", gettext("Missed"), text % {"number": entry.missed}), NOTHING)
+    labels = dict(Status.choices)
+    kind = entry.status.lower() if entry.status in labels else "canceled"
+    outcome = badge(kind, str(labels.get(entry.status, entry.status))) if entry.status else NOTHING
+    return HistoryRow(moment(entry.nominal_at), entry.job_id, outcome, duration(entry.late_seconds))
 
 
 def _now(schedule: Schedule) -> datetime:

@@ -49,6 +49,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         self.shown = dict(zip(JSON_FIELDS, masked(stored), strict=True))
         if "task" in self.fields:
             self.fields["task"].choices = _choices(stored.task)  # type: ignore[attr-defined]
+        if "time_zone" in self.fields:
+            self.fields["time_zone"].widget.attrs["list"] = "jq-zones"
         for name, value in self.shown.items():
             self.initial[name] = json.dumps(value, ensure_ascii=False)
 

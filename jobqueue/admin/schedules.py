@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
+from zoneinfo import available_timezones
 
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
@@ -180,8 +182,13 @@ class ScheduleAdmin(Base[Schedule]):
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show one schedule with its buttons."""
+        row = self.get_object(request, unquote(object_id)) if object_id else None
+        may_preview = self.has_change_permission(request, row) if row is not None else self.has_add_permission(request)
+        more: dict[str, Any] = {"may_preview": may_preview, "zones": sorted(available_timezones()) if may_preview else []}
+        if row is not None and self.has_view_permission(request, row) and request.user.has_perm("jobqueue.view_job"):
+            more["history"] = cells.history_rows(request.user, row)
         able = [(verb, label) for verb, (label, _) in VERBS.items() if self._may(request, verb)] if object_id else []
-        return super().changeform_view(request, object_id, form_url, {"verbs": able, **(extra_context or {})})
+        return super().changeform_view(request, object_id, form_url, {"verbs": able, **more, **(extra_context or {})})
 
     @audited
     def act_view(self, request: HttpRequest, schedule_id: int, verb: str) -> HttpResponse:
@@ -210,7 +217,8 @@ class ScheduleAdmin(Base[Schedule]):
         except InvalidOption as problem:
             times, error = [], str(problem)
         context = {**self.admin_site.each_context(request), "title": "Next times", "opts": self.opts, "times": times, "error": error}
-        return TemplateResponse(request, "jobqueue/admin/next_times.html", context)
+        part = request.headers.get("X-Jobqueue-Part") == "1"  # the script of the form shows it beside the field
+        return TemplateResponse(request, f"jobqueue/admin/{'times' if part else 'next_times'}.html", context)
 
     # Actions
 

@@ -36,6 +36,7 @@ CONVERTERS: Final = {
     "task": "path",
     "worker": "str",
     "delivery": "str",
+    "schedule": "path",
 }
 UNKNOWN = "No endpoint has this URL. The URLs end with a slash; openapi.json lists them."
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import activity, bulk, deliveries, health, logs, samples, schema, views
+from jobqueue.api import activity, bulk, deliveries, health, logs, samples, schedules, schema, views
 from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
@@ -157,6 +157,11 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         *("POST", "queues/{queue}/test-webhook/", "queue_test_webhook", "Send a test to the webhook of a queue."),
         *(deliveries.test_webhook, "WebhookTest", ("view_queue", "set_webhook_queue")),
         can_be_refused=True,
+    ),
+    Endpoint("GET", "schedules/", "schedules", "The schedules.", schedules.list_schedules, "Schedules", ("view_schedule",)),
+    Endpoint(
+        *("GET", "schedules/{schedule}/", "schedule", "One schedule with its history.", schedules.show_schedule, "ScheduleDetail"),
+        permissions=("view_schedule", "view_job"),
     ),
     Endpoint(
         *("GET", "activity/", "activity", "Who did what to which object, the newest first.", activity.list_activity, "Activity"),

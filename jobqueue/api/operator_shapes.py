@@ -1,4 +1,4 @@
-"""The shapes of the responses about webhooks, workers, logs and the activity, as JSON Schema."""
+"""The shapes of the responses about webhooks, workers, logs, schedules and the activity, as JSON Schema."""
 
 from __future__ import annotations
 
@@ -38,6 +38,19 @@ WORKER_FIELDS: Final[dict[str, Shape]] = {
     "heard_seconds": described(SECONDS, "How long ago its last heartbeat was."),
 }
 
+SCHEDULE_FIELDS: Final[dict[str, Shape]] = {
+    "name": TEXT,
+    "source": {"enum": ["code", "admin"]},
+    "task": TEXT,
+    "when": TEXT,
+    "time_zone": TEXT,
+    "state": {"enum": ["enabled", "disabled", "retired"]},
+    "next_at": nullable(MOMENT),
+    "last_at": nullable(MOMENT),
+    "last_job_id": nullable({"type": "integer"}),
+    "last_error": TEXT,
+}
+
 OPERATOR_SHAPES: Final[dict[str, Shape]] = {
     "Worker": record(**WORKER_FIELDS),
     "Workers": record(workers=array(ref("Worker")), left=described(array(ref("LeftWorker")), "The last 50 that left.")),
@@ -67,6 +80,15 @@ OPERATOR_SHAPES: Final[dict[str, Shape]] = {
         release=TEXT,
         started_at=MOMENT,
         left_at=MOMENT,
+    ),
+    "Schedules": record(schedules=array(record(**SCHEDULE_FIELDS))),
+    "ScheduleDetail": record(**SCHEDULE_FIELDS, history=described(array(ref("HistoryEntry")), "The newest times first.")),
+    "HistoryEntry": record(
+        nominal_at=described(MOMENT, "The nominal time; of missed times, the first."),
+        job_id=described(nullable({"type": "integer"}), "The job; null for missed times, and if you may not see it."),
+        status=described(TEXT, "The status of the job; empty if it was deleted."),
+        late_seconds=described(SECONDS, "How long after the nominal time the job was enqueued."),
+        missed=described(COUNT, "How many times in a row got no job; 0 for a time that got one."),
     ),
     "Activity": record(
         activity=array(

@@ -72,6 +72,11 @@ def task(name: str) -> str:
     return _named(name, "path of a task", MAX_TASK)
 
 
+def schedule(name: str) -> str:
+    """Return the name of a schedule that the path names; reject names that the table cannot store."""
+    return _named(name, "name of a schedule", MAX_TEXT)
+
+
 def _named(name: str, what: str, most: int) -> str:
     if len(name) > most or clean(name) != name:
         raise ApiError(404, f"{shown(name)} is not a valid {what}: it must have at most {most} characters and no NUL.")

@@ -38,6 +38,10 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "tenant": (QUERY, "The tenant; empty for a target without a tenant."),
     "bulk_id": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The number of the bulk action."),
+    "schedule": (
+        {**NAME, "pattern": r"^[^\u0000]+$"},
+        "The schedule's name, percent-encoded; it may have slashes.",
+    ),
     "actor": (QUERY, "Only what this user did, or this system user on the command line."),
     "did": (QUERY, "Only this verb, such as `cancel` or `redeliver`."),
     "job": (

@@ -183,7 +183,7 @@ def test_the_next_five_times_are_shown_in_the_zone_and_in_utc(editor: Client) ->
 def test_a_preview_shows_the_times_of_the_values_in_the_form_and_saves_nothing(editor: Client) -> None:
     text = editor.post(f"{LIST}preview/", {**FORM, "cron": "0 12 1 7 *"}).content.decode()
     assert (text.count("-07-01 12:00:00 CEST"), text.count("-07-01 10:00:00 UTC")) == (5, 5)
-    assert editor.post(f"{LIST}preview/", {"interval_seconds": "60", "time_zone": "UTC"}).content.decode().count(":00 UTC</td>") == 5
+    assert editor.post(f"{LIST}preview/", {"interval_seconds": "60", "time_zone": "UTC"}).content.decode().count(":00 UTC<") == 5
     for wrong in ({"cron": EVIL}, {"interval_seconds": "9" * 5000}, {"time_zone": EVIL}, {"cron": ""}, {"cron": "a\0b"}):
         response = editor.post(f"{LIST}preview/", {**FORM, **wrong})
         assert response.status_code == 200

@@ -19,7 +19,7 @@ from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.models import BulkAction, Job, Queue, WebhookDelivery, Worker
 from tests.api.conftest import ROOT, VERBS, MakeUser, by_token, error, url
-from tests.factories import DeliveryFactory, JobFactory, WorkerFactory
+from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +40,7 @@ def address(endpoint: Endpoint, job: Job) -> str:
         "queue": "mail",
         "task": "shop.tasks.add",
         "delivery": delivery and delivery.pk,
+        "schedule": "nightly",
     }
     query = "?verb=cancel&q=status:ERROR" if endpoint.path == "bulk/" else ""
     return ROOT + endpoint.path.format(job_id=job.pk, target=job.target, **named) + query
@@ -53,6 +54,7 @@ def send(client: Client, endpoint: Endpoint, job: Job, **more: Any) -> Any:
 def job(db: None) -> Job:
     WorkerFactory()
     DeliveryFactory()
+    ScheduleFactory(name="nightly")
     BulkAction.objects.create(verb="cancel", query="status:ERROR", upto_id=0)
     made: Job = JobFactory(target="customer:7")
     return made
@@ -74,7 +76,14 @@ def test_unknown_users_are_rejected(client: Client, job: Job, endpoint: Endpoint
 @pytest.mark.parametrize("lacking", range(2))
 def test_each_permission_is_needed_and_named(login: Any, job: Job, endpoint: Endpoint, lacking: int) -> None:
     every = {"view_job", *VERBS, "view_queue", "pause_queue", "resume_queue", "set_webhook_queue", "view_worker", "drain_worker"}
-    every |= {"view_job_log", "view_webhookdelivery", "redeliver_webhookdelivery", "give_up_webhookdelivery", "view_auditrecord"}
+    every |= {
+        "view_job_log",
+        "view_webhookdelivery",
+        "redeliver_webhookdelivery",
+        "give_up_webhookdelivery",
+        "view_auditrecord",
+        "view_schedule",
+    }
     missing = endpoint.permissions[min(lacking, len(endpoint.permissions) - 1)]
     response = send(login(*(every - {missing}), is_staff=True), endpoint, job)
     assert (response.status_code, error(response)["permission"]) == (403, f"jobqueue.{missing}")

@@ -23,10 +23,9 @@ from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
-from jobqueue.management import activity, audit, bulk, log, prune, report_text, samples, search, tables, webhooks, workers
+from jobqueue.management import activity, audit, bulk, log, prune, report_text, samples, schedules, search, tables, webhooks, workers
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
-from jobqueue.schedules import ticks
 
 MAX_ID = 2**63 - 1
 Lines = list[str]
@@ -189,12 +188,6 @@ def _errors(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return data, ["Errors", *tables.table(tables.ERROR_COLUMNS, [tables.error_cells(one) for one in found])], True
 
 
-def _schedules(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    states = ticks.schedule_states()
-    data = [{**asdict(state), **{name: tables.iso(getattr(state, name)) for name in ("next_at", "last_at")}} for state in states]
-    return data, ["Schedules", *tables.table(tables.SCHEDULE_COLUMNS, [tables.schedule_cells(state) for state in states])], True
-
-
 SUBCOMMANDS = {
     "pause": ("Pause a queue: workers start none of its jobs, and running jobs continue.", "queue"),
     "resume": ("Resume a queue: workers start its jobs again.", "queue"),
@@ -207,7 +200,7 @@ SUBCOMMANDS = {
     "jobs": ("Search for jobs, and show the newest.", "jobs-search"),
     "samples": ("Show what came, waited, ran and ended: of all queues or tasks in the last minutes, or of one over time.", "samples"),
     "scaler": ("Show how many slots each queue needs: the autoscaling signal.", "scaler"),
-    "schedules": ("Show the schedules: when each is due next, when it last was, and why one could not be enqueued.", ""),
+    "schedules": ("Show the schedules: when each is due next and was last, and its error; or the history of one.", "schedules"),
     "cancel": ("Cancel jobs; exit with 1 if one was refused.", "jobs"),
     "resume-job": ("Resume jobs that are paused or in error; exit with 1 if one was refused.", "jobs"),
     "retry": ("Resume all jobs in ERROR that a search finds.", "change-all"),
@@ -240,7 +233,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "jobs": search.jobs,
     "samples": samples.show_samples,
     "scaler": samples.show_scaler,
-    "schedules": _schedules,
+    "schedules": schedules.schedules,
     "cancel": _cancel,
     "resume-job": _resume_job,
     **dict.fromkeys(bulk.COMMANDS, bulk.change_all),
@@ -266,6 +259,7 @@ ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "health": health_command.add_arguments,
     "samples": samples.add_samples_arguments,
     "scaler": samples.add_scaler_arguments,
+    "schedules": schedules.add_schedules_arguments,
     "workers": workers.add_workers_arguments,
     "webhooks": webhooks.add_webhooks_arguments,
     "redeliver": webhooks.add_redeliver_arguments,
