@@ -15,6 +15,6 @@ def list_activity(request: HttpRequest, user: Any, given: Given) -> tuple[int, d
     """Return who did what, the newest first."""
     name, verb = params.text(request, "actor") or "", params.text(request, "did") or ""
     text = request.GET.get("job")
-    job_id = None if text is None else params.job_id(text)
+    job_id = None if text is None else params.job_id(text, 400)
     found, after = activity(user, params.limit(request), name=name, verb=verb, job_id=job_id, after=params.after(request))
     return 200, {"activity": [as_json(record) for record in found], "more": after is not None, "after": after}

@@ -29,14 +29,17 @@ MAX_PAUSE = 999_999_999
 Given = dict[str, str]
 
 
-def job_id(text: str) -> int:
-    """Return the number of the job that a path names by its public id or its number; raise `ApiError` for any other text."""
+def job_id(text: str, status: int = 404) -> int:
+    """Return the number of the job that a path names by its public id or its number; raise `ApiError` for any other text.
+
+    The status is 404 in a path; a query whose value is wrong gets 400.
+    """
     if (found := public_ids.job_id_of(text)) is not None:
         return found
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
     if not 0 < number <= MAX_ID or str(number) != text:
         rule = f"it must be the job's public id, or its number, from 1 to {MAX_ID}"
-        raise ApiError(404, f"{shown(text)} is not the id of a job: {rule}.")
+        raise ApiError(status, f"{shown(text)} is not the id of a job: {rule}.")
     return number
 
 

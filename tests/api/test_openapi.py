@@ -89,7 +89,7 @@ def rows() -> list[Job]:
 
 
 def name_rows(case: Any, job: Job, others: dict[str, list[Any]]) -> None:
-    """Let the address of a request name rows that exist."""
+    """Replace the parameters of a request by the keys of rows that exist."""
     parameters = case.path_parameters
     if "job_id" in parameters:
         parameters.update({"job_id": job.pk} | ({"target": job.target} if "target" in parameters else {}))
@@ -152,7 +152,7 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
     return run
 
 
-# The query parameters that are numbers or have choices; the others are texts.
+# The query parameters that are numbers or have choices; the rest are texts.
 CHECKED = [name for name, (schema, _) in PARAMETERS.items() if schema.get("type") == "integer" or "enum" in schema]
 
 
