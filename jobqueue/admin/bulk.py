@@ -21,7 +21,7 @@ from jobqueue.admin import columns, listing
 from jobqueue.admin.actions import ActingAdmin
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import ago
-from jobqueue.admin.verbs import RESUME, VERBS, Verb
+from jobqueue.admin.verbs import RESUME, RUN_NOW, VERBS, Verb
 from jobqueue.bulk import actions
 from jobqueue.core.amounts import bounded
 from jobqueue.core.json_columns import as_dict
@@ -31,7 +31,7 @@ from jobqueue.core.states import Status
 from jobqueue.db import overview
 from jobqueue.exceptions import InvalidSearch
 from jobqueue.insight.error_kinds import last_errors_of
-from jobqueue.insight.search import MAX_COUNTED
+from jobqueue.insight.search import MAX_COUNTED, parsed
 from jobqueue.insight.workers import alive
 from jobqueue.models import BulkAction, Job
 
@@ -188,14 +188,16 @@ class BulkAdmin(ActingAdmin):
             _("By kind of error"): [("kind", key, kinds[key], number) for key, number in found.by_kind.items()],
         }
         return [
-            (title, [(mask_text(text), self._jobs_url(query, name, key), number) for name, key, text, number in rows])
+            (title, [(mask_text(text), self._jobs_url(found, query, name, key), number) for name, key, text, number in rows])
             for title, rows in columns_of.items()
             if rows
         ]
 
-    def _jobs_url(self, query: str, name: str, value: str) -> str:
-        """Return the URL of the list of the jobs that a search finds, and that have a value; empty if the value holds a secret."""
-        if mask_text(value) != value or f"{name}:" in query:
+    def _jobs_url(self, found: actions.Preview, query: str, name: str, value: str) -> str:
+        """Return the URL of the list of exactly the jobs that were counted for a value; empty if there is none."""
+        texts = parsed(query).texts
+        is_exact = not found.more and found.verb != RUN_NOW.name and (name == "status" or "status" in texts)
+        if not is_exact or name in texts or mask_text(value) != value:  # a URL is shown and stored, so it contains no secret
             return ""
         return f"{self._page('changelist')}?{urlencode({'q': f'{query} {part_of(name, value)}'})}"
 

@@ -60,6 +60,24 @@ def test_the_confirmation_counts_and_names_what_would_change_and_changes_nothing
     assert not BulkAction.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("verb", "query"),
+    [("cancel", "queue:mail"), ("cancel", "queue:mail status:QUEUED"), ("resume", "status:ERROR"), ("delete", "status:SUCCESS")],
+)
+def test_each_number_of_the_confirmation_leads_to_that_many_jobs(operator: Client, verb: str, query: str) -> None:
+    for queue in ("mail", "other"):
+        for traits in ({}, {"error": True, "error_key": "0123456789abcdef"}, {"success": True}, {"paused": True}, {"running": True}):
+            JobFactory(queue=queue, task="tests.tasks.fail", **traits)
+            JobFactory(queue=queue, **traits)
+    linked = 0
+    for _, rows in asked(operator, verb, query).context["counts"]:
+        for name, url, number in rows:
+            if url:
+                linked += 1
+                assert page(operator, url).context["cl"].result_count == number, name
+    assert linked
+
+
 def test_a_confirmed_action_is_done_by_a_worker_with_a_record_for_it_and_for_each_job(operator: Client) -> None:
     failed = [JobFactory(error=True) for _ in range(3)]
     action = confirmed(operator, "resume", "status:ERROR")

@@ -309,6 +309,29 @@ def test_the_window_is_walked_in_the_index_of_the_primary_key(viewer: Client, mo
                 assert "Seq Scan" not in plan
 
 
+@pytest.mark.slow
+@pytest.mark.postgresql
+def test_a_count_of_failed_jobs_reads_their_index_in_its_order(viewer: Client) -> None:
+    now = timezone.now()
+    Job.objects.bulk_create(
+        [
+            Job(task="tests.tasks.add", status="SUCCESS" if number % 200 else "ERROR", error_key=f"{number % 50}", finished_at=now)
+            for number in range(20_000)
+        ],
+        batch_size=5000,
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE jobqueue_job")
+        [sql] = [sql for sql in statements(viewer, "?status=ERROR") if "count(*)" in sql and "LIMIT 10001" in sql]
+        *hints, count = sql.split("; ")
+        for hint in hints:
+            cursor.execute(hint)
+        cursor.execute(f"EXPLAIN {count}")
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "jobqueue_job_attention" in plan
+    assert "Sort" not in plan
+
+
 def test_secrets_and_markup_in_a_message_do_not_reach_the_list(viewer: Client) -> None:
     JobFactory(error=True, message="failed: password=hunter2 <script>alert(1)</script>", queue="<b>q</b>", task="x.<i>y</i>")
     page = viewer.get(LIST).content.decode()
