@@ -26,10 +26,20 @@ def kept(key: Hashable, seconds: float, function: Callable[[], T]) -> T:
             result: T = known[1]
             return result
         result = function()
-        if len(_results) >= MAX_KEPT:
-            forget()
+        _drop_old()
         _results[key] = (time.monotonic() + seconds, result)
         return result
+
+
+def _drop_old() -> None:
+    """Drop the results that are too old, so that the results of many tenants do not fill the memory."""
+    now = time.monotonic()
+    for key, (until, _) in list(_results.items()):
+        if until <= now:
+            _results.pop(key, None)
+            _locks.pop(key, None)  # a thread that still waits for it makes one more call
+    if len(_results) >= MAX_KEPT:
+        forget()
 
 
 def forget() -> None:
