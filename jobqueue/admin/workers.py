@@ -98,13 +98,20 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     ) -> HttpResponse:
         """Show one worker, with its jobs and its buttons."""
         worker = self.get_object(request, unquote(object_id))
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"is_nav_sidebar_enabled": False}
         if worker is not None and self.has_view_permission(request, worker):
             may_see_jobs = request.user.has_perm("jobqueue.view_job")
             jobs = {"jobs": jobs_of(request.user, worker), "stuck": stuck_of(request.user, worker)} if may_see_jobs else {}
             verb = "undrain" if worker.drain_requested else "drain"
             button = (verb, VERBS[verb]) if self.has_drain_permission(request) and worker.state == Worker.State.RUNNING else None
-            more = {**jobs, "may_see_jobs": may_see_jobs, "most": MAX_JOBS, "button": button, "title": _("Worker"), "subtitle": str(worker)}
+            more |= {
+                **jobs,
+                "may_see_jobs": may_see_jobs,
+                "most": MAX_JOBS,
+                "button": button,
+                "title": _("Worker"),
+                "subtitle": str(worker),
+            }
         return super().change_view(request, object_id, form_url, {**more, **(extra_context or {})})
 
     @audited

@@ -835,7 +835,7 @@ class Migration(migrations.Migration):
             name="AuditRecord",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="time")),
                 ("actor", models.CharField(blank=True, db_default="", default="", max_length=200)),
                 ("name", models.CharField(blank=True, db_default="", default="", max_length=150)),
                 (
@@ -886,7 +886,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "verbose_name": "activity",
-                "verbose_name_plural": "activity",
+                "verbose_name_plural": "activities",
                 "ordering": ("-id",),
                 "default_permissions": ("view",),
                 "indexes": [

@@ -14,7 +14,7 @@ class AuditRecord(fields.Row):
     """
 
     id = models.BigAutoField(primary_key=True)
-    at = MomentField(db_default=Now())
+    at = MomentField("time", db_default=Now())
     actor = fields.text(200)
     name = fields.text(150)
     source = fields.text(16, help_text="admin, rest, command or bulk.")
@@ -31,7 +31,7 @@ class AuditRecord(fields.Row):
         ordering = ("-id",)
         default_permissions = ("view",)
         verbose_name = "activity"
-        verbose_name_plural = "activity"
+        verbose_name_plural = "activities"
         constraints = (fields.time_constraint("jobqueue_audit_times", "at"),)
         indexes = (
             models.Index(fields=["name", "id"], name="jobqueue_audit_of_user"),
