@@ -131,7 +131,10 @@ class Reach:
         Without `older`, the older open jobs are left out.
         """
         ordered = jobs.order_by("-pk")
-        self._jobs = ordered.only(*columns) if columns and not search.reads_masked else ordered.defer(*UNREAD)
+        rows: Any = ordered.defer(*UNREAD)
+        if columns and not search.reads_masked:
+            rows = ordered.values_list("pk", *columns, named=True)  # which is several times as fast as a job for each row
+        self._jobs: QuerySet[Job] = rows
         self._search = search
         newest = 0 if found_by_index(search) else Job.objects.current.order_by("-pk").values_list("pk", flat=True).first() or 0
         self._before = max(newest - WINDOW, 0)
