@@ -8,6 +8,7 @@ other.
 
 import math
 import threading
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 MAX_DELAY_SECONDS = 366 * 24 * 3600
@@ -59,6 +60,15 @@ class JobIsRunning(JobQueueError):
 
 class JobDoesNotExist(JobQueueError):
     """The error for an id that no job has."""
+
+
+class CannotRunAgain(JobQueueError):
+    """The error for a job that cannot run again, or not with these arguments; `problems` lists all reasons."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Store the reasons."""
+        super().__init__(" ".join(problems))
+        self.problems = [*problems]
 
 
 class WorkerDoesNotExist(JobQueueError):

@@ -19,9 +19,9 @@ from jobqueue.admin import delivery_columns as cells
 from jobqueue.admin import delivery_list, listing
 from jobqueue.admin.base import audited
 from jobqueue.admin.delivery_verbs import DeliveryVerbsAdmin
-from jobqueue.admin.detail import Row
 from jobqueue.admin.filters import EndedFilter
 from jobqueue.admin.formatting import excerpt, masked_json, moment, prose
+from jobqueue.admin.job_runs import Row
 from jobqueue.core.webhook_rules import shown_url
 from jobqueue.db import Now
 from jobqueue.models import WebhookDelivery

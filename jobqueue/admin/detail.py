@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,8 @@ from django.utils.html import format_html
 
 from jobqueue.access.hiding import arguments_of, mask_of
 from jobqueue.admin import columns, phases, task_choices
-from jobqueue.admin.formatting import NOTHING, as_json, between, duration, excerpt, masked_json, moment, parsed, prose
+from jobqueue.admin.formatting import NOTHING, as_json, duration, excerpt, masked_json, moment, prose
+from jobqueue.admin.job_runs import Row, RunRow, failed_runs, rows_of, succeeded
 from jobqueue.admin.listing import workers_of
 from jobqueue.admin.phases import PhaseRow
 from jobqueue.core import time_limits
@@ -26,29 +27,8 @@ from jobqueue.insight.timeline import TimelineEvent, timeline
 from jobqueue.insight.waits import in_words
 from jobqueue.models import Job
 
-TRACEBACK_CHARACTERS = 16_000
-MAX_RUNS = 50
 STOPPED = (Job.Status.PAUSED, Job.Status.CANCELED)  # a run that was asked to stop did not fail
 MAX_TEXT = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of a section; a `block` value is shown unchanged, with its line breaks."""
-
-    name: str
-    value: str
-    block: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """One entry of the history."""
-
-    title: str
-    outcome: str
-    rows: list[Row]
-    traceback: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +60,7 @@ class JobPage:
     options: str
     metadata: str
     sections: list[tuple[str, list[Row]]]
+    traceback: str  # of the error in which the job ended
     runs: list[RunRow]
     events: list[TimelineRow]
     older_events: bool
@@ -90,6 +71,7 @@ def job_page(job: Job) -> JobPage:
     now = columns.now_of(job)
     mask = mask_of(job)
     events, older = timeline(job, mask=mask)
+    runs = [*succeeded(job, mask), *failed_runs(job.history, mask)]
     return JobPage(
         job=job,
         is_final=job.status in FINAL,
@@ -103,7 +85,8 @@ def job_page(job: Job) -> JobPage:
         options=masked_json(job.options, mask) if job.options else "",
         metadata=masked_json(job.metadata, mask) if job.metadata else "",
         sections=[("What", _what(job, mask)), ("When", _when(job, now)), ("Budget", _budget(job)), ("Lease", _lease(job, now))],
-        runs=list(_runs(job.history, mask)),
+        traceback=runs[0].traceback if runs and job.status == Job.Status.ERROR else "",
+        runs=runs,
         events=[_event(event) for event in events],
         older_events=older,
     )
@@ -145,7 +128,7 @@ def _report(job: Job) -> list[Row]:
     # it ended without a run, as after it was set aside, or its history is not readable
     if not errors and job.status == Job.Status.ERROR:
         errors, error = [{}], mask_of(job)(job.message)
-    return _rows(
+    return rows_of(
         ("Outcome", job.get_status_display().capitalize() if job.status in ENDED else "not ended yet"),
         ("Runs", ", ".join([*runs, *([f"{count['crashes']} lost with a worker"] if count["crashes"] else [])])),
         ("Waited", in_words(facts["waits"], duration)),
@@ -181,12 +164,8 @@ def _names(func: Callable[..., Any] | None, count: int, takes_context: bool) -> 
     return [*names[:count], *(f"argument {number}" for number in range(len(names) + 1, count + 1))]
 
 
-def _rows(*pairs: tuple[str, Any]) -> list[Row]:
-    return [Row(name, value if isinstance(value, str) else str(value)) for name, value in pairs if value not in (None, "")]
-
-
 def _what(job: Job, mask: Mask) -> list[Row]:
-    return _rows(
+    return rows_of(
         ("Task", job.task),
         ("Registered here", "yes" if task_choices.entry(job.task) else "no: this process has no such task"),
         ("Queue", prose(job.queue, mask=mask)),
@@ -221,12 +200,12 @@ def _when(job: Job, now: datetime) -> list[Row]:
     known_times = [(name, moment(when, now)) for name, when in times if when is not None]
     # The report has these from the history of the runs; the times of the row can differ by some milliseconds.
     spans = [] if _has_report(job) else [("Waited", columns.waited(job)), ("Ran", columns.ran(job))]
-    return _rows(*known_times, *spans)
+    return rows_of(*known_times, *spans)
 
 
 def _budget(job: Job) -> list[Row]:
     limit = time_limits.of_options(job.options)
-    return _rows(
+    return rows_of(
         ("Runs started", job.attempt),
         ("Failures", f"{job.failures} of {job.max_attempts}"),
         ("Lost with a worker", job.crashes),
@@ -238,7 +217,7 @@ def _budget(job: Job) -> list[Row]:
 def _lease(job: Job, now: datetime) -> list[Row]:
     process = next(iter(workers_of([job]).values()), None)
     stop = f"yes, to be {job.cancel_outcome.lower()}" if job.cancel_requested else ""
-    return _rows(
+    return rows_of(
         ("Runs on" if job.lease_owner else "Ran last on", str(process) if process else ""),
         ("Worker", columns.owner_of(job) or NOTHING),
         ("Release", process.release if process else ""),
@@ -247,41 +226,3 @@ def _lease(job: Job, now: datetime) -> list[Row]:
         ("Last heartbeat", moment(job.heartbeat_at, now) if job.heartbeat_at else ""),
         ("Asked to stop", stop),
     )
-
-
-def _runs(history: object, mask: Mask) -> Iterator[RunRow]:
-    """Yield the runs that did not succeed, the newest first; an entry of another form is shown unchanged."""
-    entries = history if isinstance(history, list) else [history] if history else []
-    for number, entry in reversed([*enumerate(entries, 1)][-MAX_RUNS:]):
-        if isinstance(entry, dict):
-            yield _run(entry, mask)
-        else:
-            yield RunRow(f"Entry {number}", "unreadable", [Row("Stored", masked_json(entry, mask), block=True)], "")
-
-
-def _run(entry: dict[str, Any], mask: Mask) -> RunRow:
-    begin, end = parsed(entry.get("started_at")), parsed(entry.get("finished_at"))
-    took = between(begin, end) if begin and end and (begin.tzinfo is None) == (end.tzinfo is None) else ""
-    rows = _rows(
-        ("Exception", _text(entry, mask, "exception")),
-        ("Message", _text(entry, mask, "message")),
-        ("Abandoned", _text(entry, mask, "abandoned")),
-        ("Began", moment(begin) if begin else _text(entry, mask, "started_at")),
-        ("Ended", moment(end) if end else _text(entry, mask, "finished_at")),
-        ("Took", took),
-        ("Worker", _text(entry, mask, "worker")),
-        ("Release", _text(entry, mask, "release")),
-    )
-    return RunRow(
-        f"Run {_text(entry, mask, 'attempt') or '?'}",
-        _text(entry, mask, "outcome"),
-        rows,
-        _text(entry, mask, "traceback", TRACEBACK_CHARACTERS),
-    )
-
-
-def _text(entry: dict[str, Any], mask: Mask, name: str, longest: int = 2000) -> str:
-    value = entry.get(name)
-    if value is None:
-        return ""
-    return prose(value, longest, mask) if isinstance(value, str) else prose(mask.value(value), longest, mask)

@@ -19,8 +19,8 @@ from django.utils.translation import gettext_lazy
 from jobqueue.access.hiding import mask_of
 from jobqueue.admin import columns, listing
 from jobqueue.admin.bulk import BulkAdmin
-from jobqueue.admin.detail import TRACEBACK_CHARACTERS
 from jobqueue.admin.formatting import NOTHING, ago, prose
+from jobqueue.admin.job_runs import TRACEBACK_CHARACTERS
 from jobqueue.admin.verbs import CANCEL, RESUME
 from jobqueue.core.amounts import bounded
 from jobqueue.core.json_columns import as_dict

@@ -16,18 +16,21 @@ from django.utils.cache import patch_vary_headers
 from jobqueue.access import visible
 from jobqueue.admin import columns, deliveries_of_job, detail, filters, listing
 from jobqueue.admin.errors import ErrorsAdmin
+from jobqueue.admin.job_log import log_section
+from jobqueue.admin.rerun import RerunAdmin
 from jobqueue.admin.tasks import TasksAdmin
 from jobqueue.admin.verbs import VERBS
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.insight.narrowed import why_for
+from jobqueue.insight.reruns import reruns_of
 from jobqueue.insight.why import Why
 from jobqueue.models import Job
 
 PART_HEADER = "X-Jobqueue-Part"
 
 
-class JobAdmin(ErrorsAdmin, TasksAdmin):
+class JobAdmin(ErrorsAdmin, TasksAdmin, RerunAdmin):
     """The admin of jobs, with verbs to cancel, pause, resume, run now and delete them."""
 
     list_display = (
@@ -103,7 +106,10 @@ class JobAdmin(ErrorsAdmin, TasksAdmin):
             "why": _why(request, job),
             **deliveries_of_job.context(request, job.pk),
             "events_address": self.events_address(job),
-            "verbs": [verb for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
+            "log": log_section(request, job),
+            "reruns": reruns_of(request.user, job),
+            "may_run_again": self.may_run_again(request, job),
+            "verbs": [verb.named_for(job) for verb in VERBS.values() if verb.possible(job) and verb.allowed(request)],
             **(extra_context or {}),
         }
         # The part alone shows no messages; they are for the next whole page.

@@ -9,9 +9,9 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
+from jobqueue.access.hidden_values import names_other_place, places_of_masks, restored
 from jobqueue.access.hiding import arguments_of
 from jobqueue.admin import task_choices
-from jobqueue.admin.hidden_values import names_other_place, places_of_masks, restored
 from jobqueue.core import cron
 from jobqueue.core.masking import MASK
 from jobqueue.exceptions import InvalidOption, JobQueueError

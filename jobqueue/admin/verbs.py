@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from django.http import HttpRequest
@@ -33,6 +33,11 @@ class Verb:
     def allowed(self, request: HttpRequest) -> bool:
         """Return whether the request's user has this verb's permission."""
         return request.user.has_perm(f"jobqueue.{self.name}_job")
+
+    def named_for(self, job: Job) -> Verb:
+        """Return this verb with the label that says what it does with the job."""
+        labels = {Status.ERROR: "Retry", Status.RUNNING: "Withdraw stop"} if self.name == "resume" else {}
+        return replace(self, label=labels.get(Status(job.status), self.label))
 
     def asks(self, job: Job) -> bool:
         """Return whether the user must confirm the verb for this job."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from jobqueue.api.views import Handler
 
@@ -22,6 +23,7 @@ class Endpoint:
     required: tuple[str, ...] = ()  # the parameters of the query that must be given
     success_statuses: tuple[int, ...] = (200,)
     fails: bool = False  # whether a response of the status 503 can have the same shape as one of success
+    body: dict[str, Any] | None = None  # the shape of the request's body, which may be left out
     can_be_refused: bool = False  # whether the state of the job can forbid it
     content_type: str = "application/json"
     streams: bool = False  # the response is a stream of events, not JSON

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from jobqueue.api import activity, bulk, deliveries, health, logs, samples, schedules, schema, views
+from jobqueue.api import activity, bulk, deliveries, health, logs, rerun, samples, schedules, schema, views
 from jobqueue.api.endpoint import Endpoint
+from jobqueue.api.operator_shapes import RERUN_BODY
 from jobqueue.api.params import Given
 from jobqueue.api.streams import endpoints
 from jobqueue.api.views import Handler, Reply
@@ -47,6 +48,14 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "openapi.json", "openapi", "This document.", openapi, "", (), public=True),
     Endpoint("GET", "jobs/", "jobs", "Search for jobs, the newest first.", views.list_jobs, "Jobs", query=("q", "limit", "after")),
     Endpoint("GET", "jobs/{job_id}/", "job", "The report on a job, and why it waits.", views.show_job, "Job", query=("tenant",)),
+    Endpoint(
+        *("POST", "jobs/{job_id}/rerun/", "job_rerun", "Enqueue a copy of a job that has ended.", rerun.run_job_again, "Rerun"),
+        permissions=("view_job", "requeue_job"),
+        query=("tenant",),
+        body=RERUN_BODY,
+        success_statuses=(201,),
+        can_be_refused=True,
+    ),
     Endpoint(
         *("GET", "jobs/{job_id}/log/", "job_log", "What a job has logged, the oldest line first.", logs.show_log, "Log"),
         permissions=("view_job", "view_job_log"),

@@ -51,6 +51,12 @@ SCHEDULE_FIELDS: Final[dict[str, Shape]] = {
     "last_error": TEXT,
 }
 
+RERUN_BODY: Final[Shape] = {
+    "type": "object",
+    "properties": {"args": {"type": "array", "items": {}}, "kwargs": {"type": "object"}},
+    "additionalProperties": False,
+}
+
 OPERATOR_SHAPES: Final[dict[str, Shape]] = {
     "Worker": record(**WORKER_FIELDS),
     "Workers": record(workers=array(ref("Worker")), left=described(array(ref("LeftWorker")), "The last 50 that left.")),
@@ -134,6 +140,12 @@ OPERATOR_SHAPES: Final[dict[str, Shape]] = {
         milliseconds=nullable(COUNT),
         error=TEXT,
         excerpt=described(TEXT, "The first 2 kB of the response, with masked secrets."),
+    ),
+    "Rerun": record(
+        job=described({"type": "integer"}, "The number of the job that has ended."),
+        public_id=UUID,
+        copy=described({"type": "integer"}, "The number of the new job."),
+        copy_public_id=UUID,
     ),
     "Log": record(
         lines=array(ref("LogLine")),

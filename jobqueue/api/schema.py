@@ -89,7 +89,7 @@ ERRORS = {
     503: "The database did not respond.",
 }
 STREAM = "Messages in text/event-stream; the data of each is one such object."
-DONE = {200: "Done.", 202: "Requested: a running job was asked to stop, or a bulk action will be done."}
+DONE = {200: "Done.", 201: "Done: a job was created.", 202: "Requested: a running job was asked to stop, or a bulk action will be done."}
 
 
 def document(endpoints: Iterable[Endpoint], *, server: str) -> dict[str, Any]:
@@ -128,6 +128,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "parameters": parameters,
         "responses": responses,
     }
+    if endpoint.body is not None:
+        described["requestBody"] = {"required": False, "content": {"application/json": {"schema": endpoint.body}}}
     if endpoint.public:
         return {**described, "security": []}
     needs = " and ".join(f"jobqueue.{name}" for name in endpoint.permissions)

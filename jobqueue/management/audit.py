@@ -10,7 +10,7 @@ from jobqueue.models import Job, Queue, WebhookDelivery
 
 QUEUES, JOBS, DELIVERIES = (
     ("pause", "resume", "set-webhook", "test-webhook", "forget"),
-    ("cancel", "resume-job"),
+    ("cancel", "resume-job", "rerun"),
     ("redeliver", "deliveries"),
 )
 WORKERS = ("drain", "undrain")
@@ -23,7 +23,7 @@ def record(options: dict[str, Any], data: Any) -> None:
     # The verbs have the same names as in the admin and over REST.
     verb = options["verb"] if subject == "deliveries" else {"resume-job": "resume"}.get(subject, subject)
     if subject in JOBS:
-        for item in data:
+        for item in data if isinstance(data, list) else [data]:
             audit.record(actor, verb, Job(pk=item["job"]), item["verdict"], host, text=item["reason"])
     elif subject in DELIVERIES:
         for item in data:
@@ -47,5 +47,7 @@ def record_failure(options: dict[str, Any], error: Exception) -> None:
     """Record that a subcommand that changes something has failed."""
     if options["what"] in CHANGES:
         actor, host = audit.operator()
-        wanted = str(options.get("queue") or options.get("worker") or options.get("jobs") or options.get("deliveries") or "")
+        wanted = str(
+            options.get("queue") or options.get("worker") or options.get("jobs") or options.get("job") or options.get("deliveries") or ""
+        )
         audit.record(actor, options["what"], wanted, audit.REFUSED, host, text=str(error))

@@ -78,6 +78,7 @@ def test_each_permission_is_needed_and_named(login: Any, job: Job, endpoint: End
     every = {"view_job", *VERBS, "view_queue", "pause_queue", "resume_queue", "set_webhook_queue", "view_worker", "drain_worker"}
     every |= {
         "view_job_log",
+        "requeue_job",
         "view_webhookdelivery",
         "redeliver_webhookdelivery",
         "give_up_webhookdelivery",

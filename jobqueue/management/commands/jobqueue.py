@@ -23,7 +23,7 @@ from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
-from jobqueue.management import activity, audit, bulk, log, prune, report_text, samples, schedules, search, tables, webhooks, workers
+from jobqueue.management import activity, audit, bulk, log, prune, report_text, rerun, samples, schedules, search, tables, webhooks, workers
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 
@@ -203,6 +203,7 @@ SUBCOMMANDS = {
     "schedules": ("Show the schedules: when each is due next and was last, and its error; or the history of one.", "schedules"),
     "cancel": ("Cancel jobs; exit with 1 if one was refused.", "jobs"),
     "resume-job": ("Resume jobs that are paused or in error; exit with 1 if one was refused.", "jobs"),
+    "rerun": ("Enqueue a copy of a job that has ended, with the same or other arguments.", "rerun"),
     "retry": ("Resume all jobs in ERROR that a search finds.", "change-all"),
     "resume-all": ("Resume all PAUSED jobs that a search finds.", "change-all"),
     "cancel-all": ("Cancel all jobs that a search finds.", "change-all"),
@@ -241,6 +242,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "activity": activity.show_activity,
     "leaders": _leaders,
     "report": _report,
+    "rerun": lambda options: rerun.rerun(options, _job_id(options["job"])),
     "log": lambda options: log.show_log(options, _job_id(options["job"])),
     "health": health_command.health,
     "prune": _prune,
@@ -254,6 +256,7 @@ ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "change-all": bulk.add_arguments,
     "bulk": bulk.add_bulk_arguments,
     "log": log.add_arguments,
+    "rerun": rerun.add_arguments,
     "jobs-search": search.add_arguments,
     "activity": activity.add_activity_arguments,
     "health": health_command.add_arguments,

@@ -13,6 +13,7 @@
   const FINAL = ["SUCCESS", "CANCELED"];
   const PATIENCE_MS = 2_000; // a shorter break is not shown
   const BETWEEN_FETCHES_MS = 1_500, AFTER_FAILURE_MS = 5_000, MOST_FAILURES = 5;
+  const LOG_MS = 3_000;
   const EPILOGUE_MS = 20_000; // events that follow an end: webhooks
   const MOST_EVENTS = 500;
   const MINUTE = 60, HOUR = 3600, DAY = 86400;
@@ -203,7 +204,7 @@
     asked = true;
     last = Date.now();
     const request = new XMLHttpRequest(); // it parses the answer into an inert document
-    request.open("GET", location.pathname);
+    request.open("GET", location.pathname + location.search); // with the filters of the log
     request.responseType = "document";
     request.setRequestHeader("X-Jobqueue-Part", "job");
     request.timeout = 15_000;
@@ -333,6 +334,11 @@
     if (event.event === "job.deleted") showMode("deleted");
     else refresh();
   }
+
+  // No event reports a line of the log.
+  setInterval(() => {
+    if (!document.hidden && page.dataset.status === "RUNNING" && page.querySelector(".jq-log")) refresh();
+  }, LOG_MS);
 
   const stop = window.jobqueue.follow(page.dataset.events, receive, { mode: showMode });
 })();

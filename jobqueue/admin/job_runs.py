@@ -1,0 +1,90 @@
+"""The runs of a job as the job's page shows them, and the rows of its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jobqueue.admin.formatting import between, masked_json, moment, parsed, prose
+from jobqueue.core.masking import Mask
+from jobqueue.models import Job
+
+TRACEBACK_CHARACTERS = 16_000
+MAX_RUNS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a section; a `block` value is shown unchanged, with its line breaks."""
+
+    name: str
+    value: str
+    block: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One entry of the history."""
+
+    title: str
+    outcome: str
+    rows: list[Row]
+    traceback: str
+
+
+def rows_of(*pairs: tuple[str, Any]) -> list[Row]:
+    """Return the rows of a section, without those that have no value."""
+    return [Row(name, value if isinstance(value, str) else str(value)) for name, value in pairs if value not in (None, "")]
+
+
+def succeeded(job: Job, mask: Mask) -> list[RunRow]:
+    """Return the run that succeeded, which is not in the history."""
+    if job.status != Job.Status.SUCCESS:
+        return []
+    began, ended = job.started_at, job.finished_at
+    rows = rows_of(
+        ("Began", moment(began) if began else ""),
+        ("Ended", moment(ended) if ended else ""),
+        ("Took", between(began, ended) if began and ended else ""),
+        ("Worker", prose(job.worker_ids[-1], mask=mask) if isinstance(job.worker_ids, list) and job.worker_ids else ""),
+    )
+    return [RunRow(f"Run {job.attempt}", "SUCCESS", rows, "")]
+
+
+def failed_runs(history: object, mask: Mask) -> Iterator[RunRow]:
+    """Yield the runs that did not succeed, the newest first; an entry of another form is shown unchanged."""
+    entries = history if isinstance(history, list) else [history] if history else []
+    for number, entry in reversed([*enumerate(entries, 1)][-MAX_RUNS:]):
+        if isinstance(entry, dict):
+            yield _run(entry, mask)
+        else:
+            yield RunRow(f"Entry {number}", "unreadable", [Row("Stored", masked_json(entry, mask), block=True)], "")
+
+
+def _run(entry: dict[str, Any], mask: Mask) -> RunRow:
+    begin, end = parsed(entry.get("started_at")), parsed(entry.get("finished_at"))
+    took = between(begin, end) if begin and end and (begin.tzinfo is None) == (end.tzinfo is None) else ""
+    rows = rows_of(
+        ("Exception", _text(entry, mask, "exception")),
+        ("Message", _text(entry, mask, "message")),
+        ("Abandoned", _text(entry, mask, "abandoned")),
+        ("Began", moment(begin) if begin else _text(entry, mask, "started_at")),
+        ("Ended", moment(end) if end else _text(entry, mask, "finished_at")),
+        ("Took", took),
+        ("Worker", _text(entry, mask, "worker")),
+        ("Release", _text(entry, mask, "release")),
+    )
+    return RunRow(
+        f"Run {_text(entry, mask, 'attempt') or '?'}",
+        _text(entry, mask, "outcome"),
+        rows,
+        _text(entry, mask, "traceback", TRACEBACK_CHARACTERS),
+    )
+
+
+def _text(entry: dict[str, Any], mask: Mask, name: str, longest: int = 2000) -> str:
+    value = entry.get(name)
+    if value is None:
+        return ""
+    return prose(value, longest, mask) if isinstance(value, str) else prose(mask.value(value), longest, mask)
