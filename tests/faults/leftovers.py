@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -227,3 +228,13 @@ def change_place(zone: str) -> None:
 @task
 def place() -> list[str]:
     return [timezone.get_current_timezone_name(), str(translation.get_language())]
+
+
+@task(takes_context=True)
+def log_and_wait(context: Any, lines: int, seconds: float = 60.0) -> None:
+    """Log many lines, and wait."""
+    logger = logging.getLogger("tests.faults.logged")
+    logger.setLevel(logging.INFO)
+    for number in range(lines):
+        logger.info("line %d", number + 1)
+    context.wait(seconds)

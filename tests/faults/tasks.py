@@ -6,7 +6,6 @@ import asyncio
 import atexit
 import contextlib
 import ctypes
-import logging
 import os
 import random
 import re
@@ -492,13 +491,3 @@ def entered(context: Any, seconds: float, fails: float) -> None:
 def backtrack() -> None:
     """Never return from a match that does not give up Python's lock."""
     re.match(r"(a+)+$", "a" * 60 + "b")
-
-
-@task(takes_context=True)
-def log_and_wait(context: Any, lines: int, seconds: float = 60.0) -> None:
-    """Log many lines, one more line, and wait."""
-    logger = logging.getLogger("tests.faults.logged")
-    logger.setLevel(logging.INFO)
-    for number in range(lines):
-        logger.info("line %d", number + 1)
-    context.wait(seconds)

@@ -6,7 +6,7 @@ import pytest
 
 from jobqueue.insight.log import LogEntry, log_entries
 from jobqueue.models import Job, JobLog
-from tests.faults import tasks
+from tests.faults import leftovers
 from tests.faults.harness import Workers, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
@@ -18,7 +18,7 @@ def lines(job_id: str) -> list[LogEntry]:
 
 
 def test_a_killed_worker_loses_only_what_was_logged_since_its_heartbeat(workers: Workers) -> None:
-    waiting = tasks.log_and_wait.enqueue(3).job_id
+    waiting = leftovers.log_and_wait.enqueue(3).job_id
     worker = workers.start().ready()
     wait_until(lambda: len(lines(waiting)) == 3, "the lines of the running job are stored")
     worker.kill()
@@ -26,7 +26,7 @@ def test_a_killed_worker_loses_only_what_was_logged_since_its_heartbeat(workers:
 
 
 def test_a_storm_in_one_job_stays_bounded_and_another_job_runs_meanwhile(workers: Workers) -> None:
-    storm, other = tasks.log_and_wait.enqueue(STORM, 0.0).job_id, tasks.log_and_wait.enqueue(1, 0.0).job_id
+    storm, other = leftovers.log_and_wait.enqueue(STORM, 0.0).job_id, leftovers.log_and_wait.enqueue(1, 0.0).job_id
     workers.start().ready()
     most = 0
 
