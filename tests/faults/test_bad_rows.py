@@ -135,6 +135,8 @@ def check_pages(rows: list[tuple[Bad, Any]], client: Client) -> None:
     """Open every page, address and command that shows these rows."""
     wrong = []
     addresses = [(reverse(f"admin:jobqueue_{name}_changelist"), "lists") for name in LISTS]
+    addresses += [("/admin/jobqueue/", "overview"), (reverse("admin:jobqueue_job_tasks"), "tasks")]
+    addresses += [(reverse("admin:jobqueue_queue_change", args=["default"]), "queue")]
     addresses += [(reverse("admin:jobqueue_job_targets"), "targets"), ("/jobqueue/queues/", "queues"), ("/jobqueue/targets/", "targets")]
     for bad, row in rows:
         job_id = row.pk if isinstance(row, Job) else getattr(row, "job_id", getattr(row, "parent_id", None))
