@@ -50,6 +50,7 @@ def test_a_schedule_is_previewed_made_run_and_disabled(crowd: None, open_page: O
     page.fill("#id_time_zone", "Europe/Berlin")
     with page.context.expect_page() as opened:
         page.get_by_role("button", name="See its next five times").click()
+    opened.value.get_by_text("12:00:00 CEST").first.wait_for()
     assert opened.value.get_by_text("12:00:00 CEST").count() == 5
     picture(opened.value, "preview")
     opened.value.close()
