@@ -12,19 +12,21 @@
   let timer = 0;
   let last = 0;
 
-  async function show() {
+  function show() {
     const number = ++last;
     const data = new FormData();
     for (const name of [...names, "csrfmiddlewaretoken"]) {
       data.set(name, form.elements[name] ? form.elements[name].value : "");
     }
-    try {
-      const response = await fetch(preview.dataset.url, {method: "POST", body: data, headers: {"X-Jobqueue-Part": "1"}});
-      const text = await response.text();
-      if (number === last && response.ok) preview.innerHTML = text;
-    } catch {
-      /* The button still works. */
-    }
+    const request = new XMLHttpRequest(); // it parses the answer into an inert document
+    request.open("POST", preview.dataset.url);
+    request.responseType = "document";
+    request.setRequestHeader("X-Jobqueue-Part", "1");
+    request.addEventListener("load", () => {
+      const part = request.status === 200 && request.response; // after an error, the button still works
+      if (part && number === last) preview.replaceChildren(...document.importNode(part.body, true).childNodes);
+    });
+    request.send(data);
   }
 
   form.addEventListener("input", function (event) {
