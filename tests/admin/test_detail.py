@@ -261,7 +261,7 @@ def test_the_times_of_the_last_run_are_on_the_page_once(viewer: Client) -> None:
     times = {"enqueued_at": begun, "started_at": begun, "finished_at": begun + timedelta(seconds=0.036)}
     page = viewer.get(detail(JobFactory(error=True, history=[run], **times))).content.decode()
     assert "0.03 s in the last run" in page
-    assert "0.04 s" not in page
+    assert "0.04 s" not in page.replace("0.04 s ago", "")
     queued = viewer.get(detail(JobFactory(enqueued_at=begun))).content.decode()
     assert "5 min 0" in queued
     assert "Webhook</th>" not in queued
