@@ -76,12 +76,13 @@ INSTALLED_APPS = [
     "jobqueue",
     "demo_project.library",
     "demo_project.receiver",
+    "demo_project.shop",
     "demo_project.workload",
 ]
 TASKS = {
     "default": {
         "BACKEND": "jobqueue.backends.DatabaseBackend",
-        "QUEUES": ["index", "covers", "reports", "mail", "catalogue"],
+        "QUEUES": ["index", "covers", "reports", "mail", "catalogue", "shop"],
     }
 }
 # A short lease: after `kill -9` of the worker, its jobs are recovered in ten seconds instead of thirty.
@@ -125,6 +126,8 @@ if django.VERSION >= (6, 1):
 else:
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     EMAIL_FILE_PATH = DATA / "mail"
+# Django enables INFO for no logger of a project; these lines are stored with the runs of the jobs.
+LOGGING = {"version": 1, "disable_existing_loggers": False, "loggers": {"demo_project": {"level": "INFO"}}}
 DEFAULT_FROM_EMAIL = "library@example.org"
 # Names of its own: other projects on localhost share the cookies.
 SESSION_COOKIE_NAME = "jobqueue_demo_session"

@@ -122,7 +122,7 @@ def banner(url: str | None, user: str, password: str, log: str) -> Panel:
     rows = Table.grid(padding=(0, 2))
     if url:
         rows.add_row("library", f"[link={url}]{url}[/]")
-        rows.add_row("admin", f"[bold][link={url}admin/jobqueue/]{url}admin/jobqueue/[/][/]")
+        rows.add_row("overview", f"[bold][link={url}admin/jobqueue/]{url}admin/jobqueue/[/][/]")
         rows.add_row("webhooks", f"[link={url}webhooks/]{url}webhooks/[/]")
     rows.add_row("user", f"[bold]{user}[/]")
     rows.add_row("password", Text(password, style="bold"))

@@ -7,7 +7,7 @@ from time import monotonic
 from django.conf import settings
 from rich.console import Console
 
-from demo_project.launch import batch, prepare, watch
+from demo_project.launch import batch, prepare, trouble, watch
 from demo_project.launch.display import Display, banner, summary
 from demo_project.launch.enqueue import enqueue
 from demo_project.launch.site import Site
@@ -63,6 +63,8 @@ class Demo:
         self._site = Site(self.options.port) if self.options.serve else None
         # The URL of an earlier run may be another one, or no longer served.
         set_queue_webhook("reports", f"{self._site.url}webhooks/receive/" if self._site else None, [])
+        if self.stays and self._site:
+            trouble.seed(self._site.url)
         welcome = banner(self._site.url if self._site else None, prepare.USER, password, str(log))
         self.console.print(welcome)
         with self.stop.whole():

@@ -24,7 +24,7 @@ from demo_project import embedded
 from demo_project.launch import batch
 from tests import settings as suite
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=83)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow(seconds=110)]
 
 SMALL = ["--jobs", str(batch.SMALLEST)]
 DONE = str(batch.SMALLEST - 2)  # one ends in ERROR, one is canceled
@@ -190,6 +190,28 @@ def test_in_a_terminal_the_site_and_the_workers_stay_until_ctrl_c(start: Any, en
     assert not workers(environment)
     with pytest.raises(OSError):
         urllib.request.urlopen(url)  # noqa: S310 - an address of the test's own server
+
+
+TROUBLES = {"stuck_threads", "blocked_targets", "failed_jobs", "retried_webhooks"}
+
+
+def test_in_a_terminal_the_overview_has_troubles_to_show_and_the_demo_ends_in_spite_of_them(start: Any, environment: dict[str, str]) -> None:
+    program = start(*SMALL, terminal=True)
+    program.until(r"overview +http://127\.0\.0\.1:\d+/admin/jobqueue/")
+    health = [sys.executable, "manage.py", "jobqueue", "health", "--json"]
+    found: set[str] = set()
+    end = monotonic() + PATIENCE
+    while not found >= TROUBLES:
+        assert monotonic() < end, found
+        program.until("flaky_refresh")  # keeps reading, so that the program never waits for this terminal
+        told = subprocess.run(health, cwd=embedded.CHECKOUT, env=environment, stdout=subprocess.PIPE, check=False, timeout=PATIENCE).stdout
+        found = {problem["code"] for problem in json.loads(told)["problems"]} if told else set()
+    errors = subprocess.run([*health[:3], "errors", "--json"], cwd=embedded.CHECKOUT, env=environment, stdout=subprocess.PIPE, check=True)
+    kinds = [kind for kind in json.loads(errors.stdout) if kind["task"].endswith("ship_order")]
+    assert sorted(kind["number"] for kind in kinds) == [6, 18, 36]
+    program.press_ctrl_c()
+    program.ended()
+    assert not workers(environment)
 
 
 @pytest.mark.parametrize("jobs", ["1", "1000000", "-5"])
