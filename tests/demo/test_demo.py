@@ -195,7 +195,7 @@ def test_in_a_terminal_the_site_and_the_workers_stay_until_ctrl_c(start: Any, en
 TROUBLES = {"stuck_threads", "blocked_targets", "failed_jobs", "retried_webhooks"}
 
 
-def test_in_a_terminal_the_overview_has_troubles_to_show_and_the_demo_ends_in_spite_of_them(start: Any, environment: dict[str, str]) -> None:
+def test_in_a_terminal_the_demo_seeds_troubles_and_ends_in_spite_of_them(start: Any, environment: dict[str, str]) -> None:
     program = start(*SMALL, terminal=True)
     program.until(r"overview +http://127\.0\.0\.1:\d+/admin/jobqueue/")
     health = [sys.executable, "manage.py", "jobqueue", "health", "--json"]
