@@ -3,6 +3,7 @@
 import importlib
 
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 from jobqueue.core import early
 
@@ -14,7 +15,7 @@ class JobQueueConfig(AppConfig):
     """The configuration of the app, which registers models, checks and log receivers, and starts nothing."""
 
     name = "jobqueue"
-    verbose_name = "Job queue"
+    verbose_name = _("Job queue")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -19,11 +19,13 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext as _
 
 from jobqueue.access import audit
 from jobqueue.admin import confirm, listing
 from jobqueue.admin.base import GONE, ReadOnlyAdmin, audited
 from jobqueue.admin.bulk_result import perform
+from jobqueue.admin.labels import translated
 from jobqueue.admin.verbs import DELETE, VERBS, Verb
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.models import Job
@@ -86,7 +88,7 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list or run a bulk action."""
         # The list is wide, so the sidebar is off.
-        return super().changelist_view(request, {"title": "Jobs", "is_nav_sidebar_enabled": False, **(extra_context or {})})
+        return super().changelist_view(request, {"title": _("Jobs"), "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def act_on_selected(self, request: HttpRequest, queryset: QuerySet[Job], verb: Verb) -> HttpResponse | None:
         """Run a verb on the selected jobs of the list."""
@@ -102,8 +104,11 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
             if (redirect := self.act_on_all(request, verb)) is not None:
                 return redirect
             jobs = list(queryset.filter(status__in=verb.statuses)[:MAX_AT_ONCE])
-            left = f"More than {MAX_AT_ONCE} jobs were selected. This action covers only the newest {MAX_AT_ONCE} that can be {verb.done}"
-            self.message_user(request, f"{left}; repeat it for the rest.", messages.INFO)
+            left = _(
+                "More than %(number)s jobs were selected. This action covers only the newest %(number)s that can be %(done)s; "
+                "repeat it for the rest."
+            )
+            self.message_user(request, left % {"number": MAX_AT_ONCE, "done": translated(verb.done)}, messages.INFO)
         return self.act(request, verb, jobs)
 
     def act_on_all(self, request: HttpRequest, verb: Verb) -> HttpResponse | None:
@@ -139,7 +144,9 @@ class ActingAdmin(ReadOnlyAdmin[Job]):
 
     def redirect_missing(self, request: HttpRequest, object_id: object) -> HttpResponse:
         """Report that there is no such job, and redirect to the list."""
-        self.message_user(request, f"There is no job {str(object_id)[:40]}; it may have been deleted.", messages.WARNING)
+        self.message_user(
+            request, _("There is no job %(number)s; it may have been deleted.") % {"number": str(object_id)[:40]}, messages.WARNING
+        )
         return HttpResponseRedirect(reverse("admin:jobqueue_job_changelist", current_app=self.admin_site.name))
 
     def act(

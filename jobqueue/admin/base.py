@@ -16,6 +16,8 @@ from django.db.models import DateField, IntegerField, Model
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from jobqueue.access import audit
 from jobqueue.admin.formatting import NOTHING
@@ -26,7 +28,7 @@ MAX_ID = 2**63 - 1
 
 # The lookups in the links of Django's own filters of a field. All compare whole values.
 EXACT_LOOKUPS = ("exact", "isnull", "in")
-GONE = "it no longer exists, or you may not change it"
+GONE = gettext_noop("it no longer exists, or you may not change it")
 DATE_LOOKUPS = (*EXACT_LOOKUPS, "gte", "lt")
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class Base(Generic[M]):
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
-            "title": "Unknown filter",
+            "title": _("Unknown filter"),
             "opts": self.opts,
             "media": self.media,
             "unknown": [shorten(clean(name), 100) for name in unknown[:10]],

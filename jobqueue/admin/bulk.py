@@ -21,6 +21,7 @@ from jobqueue.admin import columns, listing
 from jobqueue.admin.actions import ActingAdmin
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import ago
+from jobqueue.admin.labels import translated
 from jobqueue.admin.verbs import RESUME, RUN_NOW, VERBS, Verb
 from jobqueue.bulk import actions
 from jobqueue.core.amounts import bounded
@@ -101,6 +102,7 @@ class BulkAdmin(ActingAdmin):
         context = {
             "title": _("%(verb)s %(number)s jobs?") % {"verb": label, "number": number} if found.number != 1 else _("%s 1 job?") % label,
             "verb": verb,
+            "done": translated(verb.done),
             "label": label,
             "query": query,
             "jobs_url": f"{self._page('changelist')}?{urlencode({'q': query})}",
@@ -157,7 +159,7 @@ class BulkAdmin(ActingAdmin):
         is_open, handled, capped = action.state == State.OPEN, action.done + action.refused, action.counted >= MAX_COUNTED
         share = action.cursor / max(action.upto_id, 1) if capped else handled / max(action.counted, 1)
         verb, now = VERBS.get(action.verb), overview.clock(Job.objects.database)
-        state = _("Stopping") if is_open and action.stop else action.get_state_display()
+        state = _("Stopping") if is_open and action.stop else translated(action.get_state_display())
         return {
             "action": action,
             "url": self._page("bulk_action", action.pk),
@@ -165,7 +167,7 @@ class BulkAdmin(ActingAdmin):
             "query": mask_text(action.query),
             "badge": columns.badge("stopping" if is_open and action.stop else BADGES.get(State(action.state), "queued"), state),
             "is_open": is_open,
-            "done_word": verb.done if verb is not None else _("changed"),
+            "done_word": translated(verb.done) if verb is not None else _("changed"),
             "number": bounded(action.counted, capped),
             "percent": min(int(100 * share), 99) if is_open else 100,
             "requested": ago(action.created_at, now),
@@ -182,7 +184,7 @@ class BulkAdmin(ActingAdmin):
         errors = last_errors_of(self.get_queryset(request), found.by_kind)
         kinds = {key: ": ".join(filter(None, errors[key])) if key in errors else key for key in found.by_kind}
         columns_of = {
-            _("By status"): [("status", key, str(Status(key).label), number) for key, number in found.by_status.items()],
+            _("By status"): [("status", key, translated(Status(key).label), number) for key, number in found.by_status.items()],
             _("By queue"): [("queue", key, key, number) for key, number in found.by_queue.items()],
             _("By task"): [("task", f"={key}", key, number) for key, number in found.by_task.items()],
             _("By kind of error"): [("kind", key, kinds[key], number) for key, number in found.by_kind.items()],
@@ -216,4 +218,4 @@ class BulkAdmin(ActingAdmin):
 
 def label_of(verb: Verb, query: str) -> str:
     """Return the name of a verb: to resume jobs in ERROR is to retry them."""
-    return _("Retry") if verb is RESUME and f"status:{Status.ERROR}" in query else verb.label
+    return _("Retry") if verb is RESUME and f"status:{Status.ERROR}" in query else str(verb.label)

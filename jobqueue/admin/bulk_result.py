@@ -9,16 +9,29 @@ from dataclasses import dataclass, field
 
 from django.contrib import messages
 from django.db import Error
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import gettext_noop
 
 from jobqueue import db
+from jobqueue.admin import figures
 from jobqueue.admin.base import GONE
+from jobqueue.admin.labels import translated
 from jobqueue.admin.verbs import Verb
 from jobqueue.core import repeats, states
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.models import Job
 
-NO_DATABASE = "the database did not respond; try again"
+NO_DATABASE = gettext_noop("the database did not respond; try again")
+# About one job, and about several.
+DONE = _lazy("Job %(number)s was %(done)s."), _lazy("%(number)s jobs were %(done)s.")
+REQUESTED = _lazy("Running job %(number)s was %(done)s."), _lazy("%(number)s running jobs were %(done)s.")
+WITHDRAWN = (
+    _lazy("The request to stop was withdrawn from running job %(number)s."),
+    _lazy("The request to stop was withdrawn from %(number)s running jobs."),
+)
+REFUSED = _lazy("Job %(number)s was not %(done)s: %(reasons)s."), _lazy("%(number)s jobs were not %(done)s: %(reasons)s.")
 
 Audit = Callable[[Job, Answer | None, str], object]
 
@@ -48,17 +61,17 @@ class BulkResult:
         """Return the messages to show, each with its level."""
         messages_shown = []
         if self.done:
-            messages_shown.append((messages.SUCCESS, f"{_jobs(self.done)} {_were(self.done)} {self.verb.done}."))
+            messages_shown.append((messages.SUCCESS, _said(self.done, DONE, done=self.verb.done)))
         if self.requested:
-            messages_shown.append((messages.SUCCESS, f"{_jobs(self.requested, 'running ')} {_were(self.requested)} {self.verb.requested}."))
+            messages_shown.append((messages.SUCCESS, _said(self.requested, REQUESTED, done=self.verb.requested)))
         if self.withdrawn:
-            messages_shown.append(
-                (messages.SUCCESS, f"The request to stop was withdrawn from {_jobs(self.withdrawn, 'running ').lower()}.")
-            )
+            messages_shown.append((messages.SUCCESS, _said(self.withdrawn, WITHDRAWN)))
         if self.refused:
             ids = [job_id for refused in self.refused.values() for job_id in refused]
-            reasons = "; ".join(f"{reason} ({len(refused)})" if len(ids) > 1 else reason for reason, refused in self.refused.items())
-            messages_shown.append((messages.WARNING, f"{_jobs(ids)} {_were(ids)} not {self.verb.done}: {reasons}."))
+            reasons = "; ".join(
+                f"{translated(reason)} ({len(refused)})" if len(ids) > 1 else translated(reason) for reason, refused in self.refused.items()
+            )
+            messages_shown.append((messages.WARNING, _said(ids, REFUSED, done=self.verb.done, reasons=reasons)))
         return messages_shown
 
 
@@ -96,11 +109,7 @@ def _one(verb: Verb, job: Job, audit: Audit) -> Answer:
         return answer
 
 
-def _jobs(ids: list[int], kind: str = "") -> str:
-    if len(ids) == 1:
-        return f"{kind}job {ids[0]}".capitalize()
-    return f"{len(ids):,} {kind}jobs"
-
-
-def _were(ids: list[int]) -> str:
-    return "was" if len(ids) == 1 else "were"
+def _said(ids: list[int], texts: tuple[Promise, Promise], *, done: str = "", reasons: str = "") -> str:
+    """Return the sentence about one job, which it names, or about several."""
+    values = {"number": ids[0] if len(ids) == 1 else figures.count(len(ids)), "done": translated(done), "reasons": reasons}
+    return str(texts[len(ids) > 1]) % values

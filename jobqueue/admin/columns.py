@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from jobqueue import clock
 from jobqueue.admin.formatting import NOTHING, ago, between
+from jobqueue.admin.labels import translated
 from jobqueue.core import masking
 from jobqueue.core.search import part_of
 from jobqueue.core.states import ENDED, PENDING_TARGET, Status, WaitingFor
@@ -20,6 +23,11 @@ from jobqueue.insight.arguments import brief
 from jobqueue.models import Job
 
 BRIEF_CHARACTERS = 120
+WAITS: Final[dict[str, Any]] = {
+    WaitingFor.TIME: gettext_lazy("for its time"),
+    WaitingFor.CHILDREN: gettext_lazy("for its children"),
+    WaitingFor.TARGET: gettext_lazy("for its target"),
+}
 # A sign in addition to the colour, for users who do not see the difference between red and green.
 SIGNS: Final = {
     "pending": "◔",
@@ -36,7 +44,7 @@ SIGNS: Final = {
 }
 
 
-def badge(kind: str, label: str, note: str = "") -> SafeString:
+def badge(kind: str, label: Any, note: Any = "") -> SafeString:
     """Return a coloured label with a sign, and a note after it."""
     shown = format_html('<span class="jq-badge jq-{}"><span aria-hidden="true">{}</span> {}</span>', kind, SIGNS.get(kind, "•"), label)
     return format_html('{} <span class="jq-note">{}</span>', shown, note) if note else shown
@@ -56,24 +64,24 @@ def owner_of(job: Job) -> str:
     return last if isinstance(last, str) else ""
 
 
-@admin.display(description="job", ordering="id")
+@admin.display(description=gettext_lazy("job"), ordering="id")
 def number(job: Job) -> str:
     """Return the job's number."""
     return f"#{job.pk}"
 
 
-@admin.display(description="status")
+@admin.display(description=gettext_lazy("status"))
 def status(job: Job) -> SafeString:
     """Return a job's status; a claimed job that has not begun is "assigned", one that was asked to stop is "stopping"."""
     if job.status == Status.RUNNING:
         if job.cancel_requested:
-            return badge("stopping", "Stopping", f"to be {job.cancel_outcome.lower()}")
-        return badge("assigned", "Assigned") if job.assigned else badge("running", "Running")
-    note = f"for {job.get_waiting_for_display()}" if job.waiting_for else ""
-    return badge(job.status.lower(), job.get_status_display(), note)
+            return badge("stopping", _("Stopping"), _("to be canceled") if job.cancel_outcome == Status.CANCELED else _("to be paused"))
+        return badge("assigned", _("Assigned")) if job.assigned else badge("running", _("Running"))
+    note = WAITS.get(job.waiting_for, "")
+    return badge(job.status.lower(), translated(job.get_status_display()), note)
 
 
-@admin.display(description="queue")
+@admin.display(description=gettext_lazy("queue"))
 def queue(job: Job) -> SafeString | str:
     """Return the queue, with a link to its jobs."""
     name = masking.mask_text(job.queue)
@@ -82,14 +90,12 @@ def queue(job: Job) -> SafeString | str:
     return format_html('<a href="{}"><bdi>{}</bdi></a>', jobs_with(queue=name), name)
 
 
-@admin.display(description="task")
+@admin.display(description=gettext_lazy("task"))
 def task(job: Job) -> SafeString:
     """Return the task's name with a link to its jobs, its module in small print, and the beginning of the job's message."""
     module, _, name = job.task.rpartition(".")
     linked = format_html('<a href="{}">{}</a>', jobs_with(task=job.task), name) if masking.mask_text(job.task) == job.task else name
-    shown = format_html(
-        '<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>{}', job.task, linked, module, _target(job)
-    )
+    shown = format_html('<bdi class="jq-task" title="{}">{}</bdi><bdi class="jq-module">{}</bdi>{}', job.task, linked, module, _target(job))
     message = masking.mask_text(getattr(job, "brief", "")).strip().partition("\n")[0]
     if not message:
         return shown
@@ -97,14 +103,14 @@ def task(job: Job) -> SafeString:
     return format_html('{}<span class="jq-brief jq-brief-{}">{}</span>', shown, job.status.lower(), short)
 
 
-@admin.display(description="arguments")
+@admin.display(description=gettext_lazy("arguments"))
 def arguments(job: Job) -> SafeString | str:
     """Return the masked arguments in brief."""
     text = brief(job)
     return format_html('<bdi class="jq-arguments">{}</bdi>', text) if text else NOTHING
 
 
-@admin.display(description="when")
+@admin.display(description=gettext_lazy("when"))
 def when(job: Job) -> SafeString:
     """Return how long ago the job ended, or else started, or else was created."""
     at = job.finished_at if job.status in ENDED else job.started_at if job.status == Status.RUNNING else None
@@ -129,22 +135,22 @@ def jobs_with(**filters: str) -> str:
     return f"{reverse('admin:jobqueue_job_changelist')}?{urlencode(filters)}"
 
 
-@admin.display(description="priority")
+@admin.display(description=gettext_lazy("priority"))
 def priority(job: Job) -> str:
     """Return the priority if it is not the usual one."""
     return str(job.priority) if job.priority else NOTHING
 
 
-@admin.display(description="progress")
+@admin.display(description=gettext_lazy("progress"))
 def progress(job: Job) -> SafeString | str:
     """Return a bar if there is progress to show."""
     if job.progress <= 0 and job.status != Status.RUNNING:
         return NOTHING
-    bar = '<progress class="jq-bar jq-bar-{}" max="100" value="{}" aria-label="progress"></progress> <span class="jq-percent">{} %</span>'
-    return format_html(bar, job.status.lower(), job.progress, job.progress)
+    bar = '<progress class="jq-bar jq-bar-{}" max="100" value="{}" aria-label="{}"></progress> <span class="jq-percent">{} %</span>'
+    return format_html(bar, job.status.lower(), job.progress, _("progress"), job.progress)
 
 
-@admin.display(description="waited")
+@admin.display(description=gettext_lazy("waited"))
 def waited(job: Job) -> str:
     """Return how long a job was available, or has waited for its target, before it began; or when it is due."""
     now = now_of(job)
@@ -153,7 +159,7 @@ def waited(job: Job) -> str:
     if job.status == Status.PENDING:
         if job.waiting_for != WaitingFor.TIME or job.run_at is None:
             return NOTHING
-        return f"due in {between(now, job.run_at)}" if job.run_at > now else "due now"
+        return _("due in %(duration)s") % {"duration": between(now, job.run_at)} if job.run_at > now else _("due now")
     if job.status == Status.QUEUED or job.assigned:
         return between(job.enqueued_at, now)
     if job.started_at is None or job.started_at < job.enqueued_at:
@@ -161,7 +167,7 @@ def waited(job: Job) -> str:
     return between(job.enqueued_at, job.started_at)
 
 
-@admin.display(description="ran")
+@admin.display(description=gettext_lazy("ran"))
 def ran(job: Job) -> str:
     """Return how long the current or the last run took."""
     if job.started_at is None:
@@ -173,18 +179,19 @@ def ran(job: Job) -> str:
     return between(job.started_at, job.finished_at)
 
 
-@admin.display(description="attempt")
+@admin.display(description=gettext_lazy("attempt"))
 def attempt(job: Job) -> SafeString | str:
     """Return the number of runs, with the maximum while `max_attempts` still limits it."""
     if not job.attempt:
         return NOTHING
-    runs = f"{job.attempt} of {job.max_attempts}" if job.attempt <= job.max_attempts else str(job.attempt)
+    of = _("%(number)s of %(most)s") % {"number": job.attempt, "most": job.max_attempts}
+    runs = of if job.attempt <= job.max_attempts else str(job.attempt)
     if not job.crashes:
         return runs
-    return format_html('{} <span class="jq-note">{} lost</span>', runs, job.crashes)
+    return format_html('{} <span class="jq-note">{}</span>', runs, _("%(number)s lost") % {"number": job.crashes})
 
 
-@admin.display(description="worker")
+@admin.display(description=gettext_lazy("worker"))
 def worker(job: Job) -> SafeString | str:
     """Return where the job runs or ran: host and process if they are known, else the worker's shortened identity."""
     owner = owner_of(job)

@@ -10,10 +10,13 @@ from typing import Any
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
-from jobqueue.admin import columns, listing
+from jobqueue.admin import columns, figures, listing
+from jobqueue.admin.labels import translated
 from jobqueue.admin.verbs import Verb
-from jobqueue.core.amounts import plural
+from jobqueue.core.states import Status
 from jobqueue.models import Job
 
 FIELD = "confirmed"
@@ -43,12 +46,14 @@ def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
     if on_list:
         fields += [("action", verb.name), *((ACTION_CHECKBOX_NAME, str(job.pk)) for job in jobs)]
     statuses = Counter(job.status for job in to_confirm)
-    kind = f"{verb.asks_about.label.lower()} " if verb.asks_about and [*statuses] == [verb.asks_about] else ""
+    is_running = [*statuses] == [Status.RUNNING] == [verb.asks_about]
     others = len(jobs) - len(to_confirm)
     covers_all = len(to_confirm) == sum(verb.possible(job) for job in jobs)
     return {
-        "title": f"{verb.label} {plural(len(to_confirm), f'{kind}job')}?",
-        "counts": [(Job.Status(status).label, number) for status, number in statuses.most_common()] if len(to_confirm) > 1 else [],
+        "title": _title(verb, len(to_confirm), is_running=is_running),
+        "counts": [(translated(Job.Status(status).label), number) for status, number in statuses.most_common()]
+        if len(to_confirm) > 1
+        else [],
         "verb": verb,
         "rows": [
             (job, columns.status(job), columns.task(job), columns.progress(job), columns.ran(job), columns.worker(job)) for job in shown
@@ -57,16 +62,33 @@ def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
         "others": others,
         "others_note": _others_note(verb, others, able=not covers_all),
         "fields": fields,
-        "button": f"{verb.label} {len(jobs if not covers_all else to_confirm):,} jobs"
-        if len(to_confirm) > 1 or not covers_all
-        else f"{verb.label} job {to_confirm[0].pk}",
+        "button": _button(verb, to_confirm if covers_all else jobs, to_confirm[0] if covers_all and len(to_confirm) == 1 else None),
     }
 
 
 def _others_note(verb: Verb, number: int, *, able: bool) -> str:
     """Return a text about the other selected jobs: those that the verb also changes, or those that it cannot change."""
     if able:
-        return f"{plural(number, 'job')} that {'does' if number == 1 else 'do'} not run."
-    if verb.asks_about is None:
-        return f"{plural(number, 'job')} that {'runs' if number == 1 else 'run'}, and cannot be {verb.done}."
-    return f"{plural(number, 'job')} that cannot be {verb.done} now."
+        text = ngettext("%(number)s job that does not run.", "%(number)s jobs that do not run.", number)
+    elif verb.asks_about is None:
+        text = ngettext("%(number)s job that runs, and cannot be %(done)s.", "%(number)s jobs that run, and cannot be %(done)s.", number)
+    else:
+        text = ngettext("%(number)s job that cannot be %(done)s now.", "%(number)s jobs that cannot be %(done)s now.", number)
+    return text % {"number": figures.count(number), "done": translated(verb.done)}
+
+
+def _title(verb: Verb, number: int, *, is_running: bool) -> str:
+    if is_running:
+        text = ngettext("%(verb)s %(number)s running job?", "%(verb)s %(number)s running jobs?", number)
+    else:
+        text = ngettext("%(verb)s %(number)s job?", "%(verb)s %(number)s jobs?", number)
+    return text % {"verb": verb.label, "number": figures.count(number)}
+
+
+def _button(verb: Verb, jobs: list[Job], one: Job | None) -> str:
+    if one is not None:
+        return _("%(verb)s job %(number)s") % {"verb": verb.label, "number": one.pk}
+    return ngettext("%(verb)s %(number)s job", "%(verb)s %(number)s jobs", len(jobs)) % {
+        "verb": verb.label,
+        "number": figures.count(len(jobs)),
+    }

@@ -13,6 +13,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from jobqueue.access import visible
 from jobqueue.admin import delivery_columns as cells
@@ -52,7 +54,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
     list_max_show_all = 100
     ordering = ("-id",)
     search_fields = ("job_id",)
-    search_help_text = "The number or public id of a job."
+    search_help_text = _lazy("The number or public id of a job.")
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     paginator = listing.CappedPaginator
@@ -75,7 +77,9 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
     @audited
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list or run an action on the selected deliveries."""
-        return super().changelist_view(request, {"title": "Webhook deliveries", "is_nav_sidebar_enabled": False, **(extra_context or {})})
+        return super().changelist_view(
+            request, {"title": _("Webhook deliveries"), "is_nav_sidebar_enabled": False, **(extra_context or {})}
+        )
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -90,7 +94,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
             return self.redirect_missing(request, object_id)
         context = {
             **self.page_context(request),
-            "title": f"Delivery {delivery.pk}",
+            "title": _("Delivery %(number)s") % {"number": delivery.pk},
             "original": delivery,
             "status": cells.status(delivery),
             "rows": _rows(delivery),
@@ -107,18 +111,21 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
 def _rows(delivery: WebhookDelivery) -> list[Row]:
     now = cells.now_of(delivery)
     times = (
-        ("Created", delivery.created_at),
-        ("Next attempt", delivery.next_attempt_at if delivery.status == Status.PENDING else None),
-        ("Ended", delivery.finished_at),
+        (_("Created"), delivery.created_at),
+        (_("Next attempt"), delivery.next_attempt_at if delivery.status == Status.PENDING else None),
+        (_("Ended"), delivery.finished_at),
     )
     return [
-        Row("Event", delivery.event),
-        Row("Job", cells.job(delivery)),
-        Row("Queue", prose(delivery.queue)),
-        Row("Receiver", excerpt(shown_url(delivery.url))),
-        Row("Message id", str(delivery.message_id)),
-        Row("Attempts", str(delivery.attempts)),
-        Row("Last response", "none" if delivery.response_status is None else f"status {delivery.response_status}"),
+        Row(_("Event"), delivery.event),
+        Row(_("Job"), cells.job(delivery)),
+        Row(_("Queue"), prose(delivery.queue)),
+        Row(_("Receiver"), excerpt(shown_url(delivery.url))),
+        Row(_("Message id"), str(delivery.message_id)),
+        Row(_("Attempts"), str(delivery.attempts)),
+        Row(
+            _("Last response"),
+            _("none") if delivery.response_status is None else _("status %(status)s") % {"status": delivery.response_status},
+        ),
         *(Row(name, moment(when, now)) for name, when in times if when is not None),
     ]
 

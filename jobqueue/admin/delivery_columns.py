@@ -11,10 +11,12 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from jobqueue import clock
 from jobqueue.admin.columns import badge
 from jobqueue.admin.formatting import NOTHING, ago, between, moment, prose
+from jobqueue.admin.labels import translated
 from jobqueue.core.webhook_rules import shown_url
 from jobqueue.insight.duties import moment as read_moment
 from jobqueue.models import WebhookDelivery
@@ -31,55 +33,58 @@ def now_of(delivery: WebhookDelivery) -> datetime:
     return now
 
 
-@admin.display(description="delivery", ordering="id")
+@admin.display(description=gettext_lazy("delivery"), ordering="id")
 def number(delivery: WebhookDelivery) -> str:
     """Return the delivery's number."""
     return f"#{delivery.pk}"
 
 
-@admin.display(description="status")
+@admin.display(description=gettext_lazy("status"))
 def status(delivery: WebhookDelivery) -> SafeString:
     """Return the status, with a note if an attempt failed and another one follows."""
-    note = "is tried again" if delivery.status == WebhookDelivery.Status.PENDING and delivery.attempts else ""
-    return badge(KINDS.get(delivery.status, "pending"), delivery.get_status_display(), note)
+    note = _("is tried again") if delivery.status == WebhookDelivery.Status.PENDING and delivery.attempts else ""
+    return badge(KINDS.get(delivery.status, "pending"), translated(delivery.get_status_display()), note)
 
 
-@admin.display(description="event")
+@admin.display(description=gettext_lazy("event"))
 def event(delivery: WebhookDelivery) -> str:
     """Return the name of the event."""
     return delivery.event
 
 
-@admin.display(description="job")
+@admin.display(description=gettext_lazy("job"))
 def job(delivery: WebhookDelivery) -> SafeString:
     """Return the job's number as a link to its page."""
     return format_html('<a href="{}">#{}</a>', reverse("admin:jobqueue_job_change", args=[delivery.job_id]), delivery.job_id)
 
 
-@admin.display(description="receiver")
+@admin.display(description=gettext_lazy("receiver"))
 def receiver(delivery: WebhookDelivery) -> SafeString:
     """Return the URL with masked secrets and a shortened middle; not as a link, because a click must not open it."""
     url = shown_url(delivery.url)
     short = url if len(url) <= BRIEF_URL else f"{url[: BRIEF_URL - 20]}…{url[-19:]}"
-    return format_html('<span class="jq-url">{}</span>', short)
+    return format_html('<bdi class="jq-url">{}</bdi>', short)
 
 
-@admin.display(description="attempts")
+@admin.display(description=gettext_lazy("attempts"))
 def attempts(delivery: WebhookDelivery) -> str:
     """Return the number of attempts."""
     return str(delivery.attempts)
 
 
-@admin.display(description="next attempt")
+@admin.display(description=gettext_lazy("next attempt"))
 def next_attempt(delivery: WebhookDelivery) -> SafeString | str:
     """Return when the next attempt is due, or when the delivery ended."""
     now = now_of(delivery)
     if delivery.status == WebhookDelivery.Status.PENDING:
-        return f"in {between(now, delivery.next_attempt_at)}" if delivery.next_attempt_at > now else "due now"
-    return format_html('<span class="jq-quiet">ended {}</span>', ago(delivery.finished_at, now)) if delivery.finished_at else NOTHING
+        due = _("in %(duration)s") % {"duration": between(now, delivery.next_attempt_at)}
+        return due if delivery.next_attempt_at > now else _("due now")
+    if delivery.finished_at is None:
+        return NOTHING
+    return format_html('<span class="jq-quiet">{} {}</span>', _("ended"), ago(delivery.finished_at, now))
 
 
-@admin.display(description="last response")
+@admin.display(description=gettext_lazy("last response"))
 def last_response(delivery: WebhookDelivery) -> SafeString | str:
     """Return the result of the last attempt: the status of the response, and the error."""
     error = prose(delivery.error, MAX_ERROR).strip().partition("\n")[0]

@@ -9,9 +9,13 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import ngettext
 
-from jobqueue.admin import nothing
+from jobqueue.admin import figures, nothing
 from jobqueue.admin.base import MAX_ID
+from jobqueue.admin.labels import translated
 from jobqueue.admin.listing import as_id
 from jobqueue.core import masking, webhook_rules
 from jobqueue.core.texts import clean
@@ -30,7 +34,7 @@ class ChoiceFilter(SimpleListFilter):
         """Return the choices, and the current value even if it is not one of them."""
         chosen = self.value()
         more = [(chosen, masking.mask_text(clean(chosen)))] if chosen and chosen not in dict(self.offered) else []
-        return [*self.offered, *more]
+        return [*((value, translated(label)) for value, label in self.offered), *more]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> QuerySet[WebhookDelivery]:
         """Return the deliveries whose column has the value."""
@@ -43,26 +47,28 @@ class ChoiceFilter(SimpleListFilter):
 class StatusFilter(ChoiceFilter):
     """A filter by status."""
 
-    title = parameter_name = "status"
+    title = _lazy("status")
+    parameter_name = "status"
     offered = tuple((str(value), str(label)) for value, label in Status.choices)
 
 
 class EventFilter(ChoiceFilter):
     """A filter by event."""
 
-    title = parameter_name = "event"
+    title = _lazy("event")
+    parameter_name = "event"
     offered = tuple((name, name) for name in webhook_rules.EVENTS)
 
 
 class RetriedFilter(SimpleListFilter):
     """A filter for deliveries that have failed at least once and wait for another attempt."""
 
-    title = "retried"
+    title = _lazy("retried")
     parameter_name = "retried"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the only choice."""
-        return [("1", "failed, waiting for a retry")]
+        return [("1", _("failed, waiting for a retry"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> QuerySet[WebhookDelivery]:
         """Return the deliveries that wait for a retry, or all if the filter is not set."""
@@ -103,8 +109,9 @@ class DeliveryChangeList(ChangeList):
         """The number of deliveries; above `MAX_COUNTED` only a lower bound, because counting is expensive."""
         paginator: Any = self.paginator
         if paginator.more:
-            return f"{MAX_COUNTED:,}+ deliveries; only the first {MAX_COUNTED:,} are listed"
-        return f"{paginator.count:,} {'delivery' if paginator.count == 1 else 'deliveries'}"
+            most = figures.count(MAX_COUNTED)
+            return _("%(number)s+ deliveries; only the first %(number)s are listed") % {"number": most}
+        return ngettext("%(number)s delivery", "%(number)s deliveries", paginator.count) % {"number": figures.count(paginator.count)}
 
     @cached_property
     def nothing_found(self) -> nothing.NothingFound | None:
@@ -112,10 +119,11 @@ class DeliveryChangeList(ChangeList):
         if self.result_count or not (self.query or self.has_active_filters):
             return None
         wanted = self.query.strip()
-        scope = f"the newest {WINDOW:,} deliveries" if self.newest_only else ""
+        scope = _("the newest %(number)s deliveries") % {"number": figures.count(WINDOW)} if self.newest_only else ""
         return nothing.deliveries(self, wanted, as_id(wanted), scope, MAX_COUNTED)
 
     @property
     def window_note(self) -> str:
         """A note if only a part was searched; empty otherwise."""
-        return f"Only the newest {WINDOW:,} deliveries were searched." if self.newest_only else ""
+        only = _("Only the newest %(number)s deliveries were searched.")
+        return only % {"number": figures.count(WINDOW)} if self.newest_only else ""

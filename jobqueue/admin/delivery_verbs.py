@@ -13,11 +13,15 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import gettext_noop, ngettext, ngettext_lazy
 
 from jobqueue.admin import delivery_columns as cells
-from jobqueue.admin import listing
+from jobqueue.admin import figures, listing
 from jobqueue.admin.base import ReadOnlyAdmin, audited
-from jobqueue.core.amounts import plural
+from jobqueue.admin.labels import translated
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.webhooks import redelivery
 from jobqueue.webhooks.redelivery import NO_SUCH, RedeliveryAnswer
@@ -34,15 +38,15 @@ class Verb:
     """An action on deliveries: its permission, the states in which it is possible, and its texts."""
 
     name: str  # in its URL
-    label: str
-    asks: str  # the question of the confirmation: "Send {} again?"
-    done: str
+    label: Promise
+    asks: Promise  # the question of the confirmation
+    done: str  # English; pages translate it
     record: str
     permission: str
     statuses: tuple[str, ...]
     others: str  # the state of the selected deliveries that it cannot change
     refusal: str  # the same state, as the reason of a refusal
-    warning: str
+    warning: Promise
     act: Callable[[int], RedeliveryAnswer]
 
     @property
@@ -61,15 +65,15 @@ class Verb:
 
 REDELIVER: Final = Verb(
     name="redeliver",
-    label="Redeliver",
-    asks="Send {} again?",
-    done="sent again",
+    label=_lazy("Redeliver"),
+    asks=ngettext_lazy("Send %(number)s delivery again?", "Send %(number)s deliveries again?", "count"),
+    done=gettext_noop("sent again"),
     record="Redelivered",
     permission="redeliver",
     statuses=(Status.DELIVERED, Status.FAILED),
-    others="still to be sent",
+    others=gettext_noop("still to be sent"),
     refusal=redelivery.STILL_TO_BE_SENT,
-    warning=(
+    warning=_lazy(
         "The same message is sent again, with the same id and content. A receiver that records the ids of messages "
         "ignores it; any other receiver processes it twice."
     ),
@@ -78,27 +82,27 @@ REDELIVER: Final = Verb(
 SEND_NOW: Final = Verb(
     name="send-now",
     refusal=redelivery.NOT_TO_BE_SENT,
-    label="Send now",
-    asks="Send {} now?",
-    done="sent now",
+    label=_lazy("Send now"),
+    asks=ngettext_lazy("Send %(number)s delivery now?", "Send %(number)s deliveries now?", "count"),
+    done=gettext_noop("sent now"),
     record="Sent now",
     permission="redeliver",
     statuses=(Status.PENDING,),
-    others="not to be sent",
-    warning="The next attempt is made at once. It counts as one of the attempts, and the delay after it is the usual one.",
+    others=gettext_noop("not to be sent"),
+    warning=_lazy("The next attempt is made at once. It counts as one of the attempts, and the delay after it is the usual one."),
     act=redelivery.send_now,
 )
 GIVE_UP: Final = Verb(
     name="give-up",
     refusal=redelivery.ENDED_ALREADY,
-    label="Give up",
-    asks="Give up {}?",
-    done="given up",
+    label=_lazy("Give up"),
+    asks=ngettext_lazy("Give up %(number)s delivery?", "Give up %(number)s deliveries?", "count"),
+    done=gettext_noop("given up"),
     record="Given up",
     permission="give_up",
     statuses=(Status.PENDING,),
-    others="not to be sent",
-    warning=(
+    others=gettext_noop("not to be sent"),
+    warning=_lazy(
         "No further attempt is made, and the receiver never gets these events unless the delivery is redelivered. An "
         "attempt in progress cannot be stopped."
     ),
@@ -107,14 +111,16 @@ GIVE_UP: Final = Verb(
 USE_PRESENT_URL: Final = Verb(
     name="use-current-url",
     refusal=redelivery.DELIVERED,
-    label="Use the current URL",
-    asks="Send {} to the current URL?",
-    done="sent to the current URL",
+    label=_lazy("Use the current URL"),
+    asks=ngettext_lazy("Send %(number)s delivery to the current URL?", "Send %(number)s deliveries to the current URL?", "count"),
+    done=gettext_noop("sent to the current URL"),
     record="Moved to the current URL",
     permission="redeliver",
     statuses=(Status.PENDING, Status.FAILED),
-    others="delivered",
-    warning="The message is sent at once to the URL that the job, or else its queue, has now. The attempts are counted from 0 again.",
+    others=gettext_noop("delivered"),
+    warning=_lazy(
+        "The message is sent at once to the URL that the job, or else its queue, has now. The attempts are counted from 0 again."
+    ),
     act=redelivery.use_current_url,
 )
 VERBS: Final = {verb.name: verb for verb in (REDELIVER, SEND_NOW, USE_PRESENT_URL, GIVE_UP)}
@@ -195,9 +201,10 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
             return self._act(request, verb, existing)
         rows = list(queryset.filter(status__in=verb.statuses)[: MAX_AT_ONCE + 1])
         if len(rows) > MAX_AT_ONCE:
-            only = f"This action covers only the newest {MAX_AT_ONCE}; repeat it for the rest."
-            text = f"More than {MAX_AT_ONCE} deliveries were selected. {only}"
-            self.message_user(request, text, messages.INFO)
+            text = _(
+                "More than %(number)s deliveries were selected. This action covers only the newest %(number)s; repeat it for the rest."
+            )
+            self.message_user(request, text % {"number": MAX_AT_ONCE}, messages.INFO)
         return self._act(request, verb, rows[:MAX_AT_ONCE])
 
     def _act(self, request: HttpRequest, verb: Verb, rows: list[WebhookDelivery], *, on_list: bool = True) -> HttpResponse | None:
@@ -216,28 +223,29 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
                     self.log_refusal(request, row, verb.name, answer.reason)
             (done.append(row.pk) if answer else reasons.append(answer.reason))
         if done:
-            was = f"Delivery {done[0]} is" if len(done) == 1 else f"{len(done):,} deliveries are"
-            self.message_user(request, f"{was} {verb.done}.", messages.SUCCESS)
+            one, several = _("Delivery %(id)s is %(done)s."), _("%(number)s deliveries are %(done)s.")
+            values = {"id": done[0], "number": figures.count(len(done)), "done": translated(verb.done)}
+            self.message_user(request, (one if len(done) == 1 else several) % values, messages.SUCCESS)
         for reason in dict.fromkeys(reasons):
-            self.message_user(request, f"{reasons.count(reason):,} not {verb.done}: {reason}.", messages.WARNING)
+            self.message_user(request, _("%(number)s not %(done)s: %(reason)s.") % _refused(verb, reasons, reason), messages.WARNING)
         if not rows:
-            self.message_user(request, f"Nothing was {verb.done}: {NO_SUCH}.", messages.WARNING)
+            self.message_user(request, _("Nothing was %(done)s: %(reason)s.") % _refused(verb, reasons, NO_SUCH), messages.WARNING)
         return None
 
     def _ask(self, request: HttpRequest, verb: Verb, rows: list[WebhookDelivery], others: int, *, on_list: bool) -> HttpResponse:
         fields = [(FIELD, ",".join(str(row.pk) for row in rows))]
         if on_list:
             fields += [("action", verb.action), *((ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows)]
-        number = plural(len(rows), "delivery", "deliveries")
         context = {
             **self.page_context(request),
-            "title": verb.asks.format(number),
+            "title": verb.asks % {"count": len(rows), "number": figures.count(len(rows))},
             "verb": verb,
             "rows": [(row, *(cell(row) for cell in CONFIRMED_CELLS)) for row in rows[:MAX_SHOWN]],
             "unnamed": max(len(rows) - MAX_SHOWN, 0),
             "others": others,
+            "state": translated(verb.others),
             "fields": fields,
-            "button": f"{verb.label}: {number if len(rows) > 1 else f'delivery {rows[0].pk}'}",
+            "button": f"{verb.label}: {_number(rows)}",
             "back": request.get_full_path() if on_list else reverse("admin:jobqueue_webhookdelivery_change", args=[rows[0].pk]),
         }
         return TemplateResponse(request, "jobqueue/admin/redeliver.html", context)
@@ -249,5 +257,18 @@ class DeliveryVerbsAdmin(ReadOnlyAdmin[WebhookDelivery]):
 
     def redirect_missing(self, request: HttpRequest, object_id: object) -> HttpResponse:
         """Report that there is no such delivery, and redirect to the list."""
-        self.message_user(request, f"There is no delivery {str(object_id)[:40]}; it may have been deleted.", messages.WARNING)
+        self.message_user(
+            request, _("There is no delivery %(number)s; it may have been deleted.") % {"number": str(object_id)[:40]}, messages.WARNING
+        )
         return HttpResponseRedirect(reverse("admin:jobqueue_webhookdelivery_changelist", current_app=self.admin_site.name))
+
+
+def _number(rows: list[WebhookDelivery]) -> str:
+    """Return the deliveries that a button changes: the number of one, or how many they are."""
+    if len(rows) == 1:
+        return _("delivery %(number)s") % {"number": rows[0].pk}
+    return ngettext("%(number)s delivery", "%(number)s deliveries", len(rows)) % {"number": figures.count(len(rows))}
+
+
+def _refused(verb: Verb, reasons: list[str], reason: str) -> dict[str, Any]:
+    return {"number": figures.count(reasons.count(reason)), "done": translated(verb.done), "reason": translated(reason)}

@@ -10,11 +10,13 @@ from typing import Any
 
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
 
 from jobqueue.access.hiding import arguments_of, mask_of
 from jobqueue.admin import columns, phases, task_choices
 from jobqueue.admin.formatting import NOTHING, as_json, duration, excerpt, masked_json, moment, prose
 from jobqueue.admin.job_runs import Row, RunRow, failed_runs, rows_of, succeeded
+from jobqueue.admin.labels import translated
 from jobqueue.admin.listing import workers_of
 from jobqueue.admin.phases import PhaseRow
 from jobqueue.core import time_limits
@@ -84,7 +86,7 @@ def job_page(job: Job) -> JobPage:
         result=masked_json(job.result, mask) if job.status == Job.Status.SUCCESS or job.result is not None else None,
         options=masked_json(job.options, mask) if job.options else "",
         metadata=masked_json(job.metadata, mask) if job.metadata else "",
-        sections=[("What", _what(job, mask)), ("When", _when(job, now)), ("Budget", _budget(job)), ("Lease", _lease(job, now))],
+        sections=[(_("What"), _what(job, mask)), (_("When"), _when(job, now)), (_("Budget"), _budget(job)), (_("Lease"), _lease(job, now))],
         traceback=runs[0].traceback if runs and job.status == Job.Status.ERROR else "",
         runs=runs,
         events=[_event(event) for event in events],
@@ -122,20 +124,29 @@ def _report(job: Job) -> list[Row]:
     last, in_all, waited = facts["ran_seconds"], facts["ran_seconds_in_all"], facts["waited_seconds"]
     count = facts["attempts"]
     errors = [run for run in facts["runs"] if run["exception"] or run["outcome"] not in STOPPED]
-    took = "" if last is None else f"{duration(last)} in the last run"
-    runs = [f"{count['runs']} started", f"{count['failures']} failed of at most {count['max_attempts']}"]
-    error = (errors[-1]["message"] or errors[-1]["exception"] or errors[-1]["outcome"] or "unknown") if errors else ""
+    took = "" if last is None else _("%(duration)s in the last run") % {"duration": duration(last)}
+    in_all_runs = _(", %(duration)s in all") % {"duration": duration(in_all)} if last is not None and in_all > last else ""
+    runs = [
+        _("%(runs)s started") % count,
+        _("%(failures)s failed of at most %(max_attempts)s") % count,
+        *([_("%(crashes)s lost with a worker") % count] if count["crashes"] else []),
+    ]
+    error = (errors[-1]["message"] or errors[-1]["exception"] or errors[-1]["outcome"] or _("unknown")) if errors else ""
     # it ended without a run, as after it was set aside, or its history is not readable
     if not errors and job.status == Job.Status.ERROR:
         errors, error = [{}], mask_of(job)(job.message)
     return rows_of(
-        ("Outcome", job.get_status_display().capitalize() if job.status in ENDED else "not ended yet"),
-        ("Runs", ", ".join([*runs, *([f"{count['crashes']} lost with a worker"] if count["crashes"] else [])])),
-        ("Waited", in_words(facts["waits"], duration)),
-        ("Was claimable for", "" if waited is None else f"{duration(waited)} before the last run"),
-        ("Ran", f"{took}{f', {duration(in_all)} in all' if last is not None and in_all > last else ''}"),
-        ("Errors", f"{f'{len(errors)}; the last: ' if len(errors) > 1 else ''}{excerpt(error, MAX_TEXT)}" if errors else "none"),
+        (_("Outcome"), translated(job.get_status_display()) if job.status in ENDED else _("not ended yet")),
+        (_("Runs"), ", ".join(runs)),
+        (_("Waited"), in_words(facts["waits"], duration)),
+        (_("Was claimable for"), "" if waited is None else _("%(duration)s before the last run") % {"duration": duration(waited)}),
+        (_("Ran"), f"{took}{in_all_runs}"),
+        (_("Errors"), _last_error(len(errors), excerpt(error, MAX_TEXT)) if errors else _("none")),
     )
+
+
+def _last_error(number: int, error: str) -> str:
+    return error if number == 1 else _("%(number)s; the last: %(error)s") % {"number": number, "error": error}
 
 
 def arguments(job: Job) -> list[Row]:
@@ -161,21 +172,21 @@ def _names(func: Callable[..., Any] | None, count: int, takes_context: bool) -> 
     except (TypeError, ValueError):
         parameters = []
     names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)][takes_context:]
-    return [*names[:count], *(f"argument {number}" for number in range(len(names) + 1, count + 1))]
+    return [*names[:count], *(_("argument %(number)s") % {"number": number} for number in range(len(names) + 1, count + 1))]
 
 
 def _what(job: Job, mask: Mask) -> list[Row]:
     return rows_of(
-        ("Task", job.task),
-        ("Registered here", "yes" if task_choices.entry(job.task) else "no: this process has no such task"),
-        ("Queue", prose(job.queue, mask=mask)),
-        ("Priority", job.priority),
-        ("Tenant", prose(job.tenant, mask=mask)),
-        ("Target", _target(job, mask)),
-        ("Holds its target", "yes" if job.holds_target else ""),
-        ("Unique key", prose(job.unique_key, mask=mask)),
-        ("Phase", prose(job.phase, mask=mask)),
-        ("Webhook", shown_url(job.webhook_url)),
+        (_("Task"), job.task),
+        (_("Registered here"), _("yes") if task_choices.entry(job.task) else _("no: this process has no such task")),
+        (_("Queue"), prose(job.queue, mask=mask)),
+        (_("Priority"), job.priority),
+        (_("Tenant"), prose(job.tenant, mask=mask)),
+        (_("Target"), _target(job, mask)),
+        (_("Holds its target"), _("yes") if job.holds_target else ""),
+        (_("Unique key"), prose(job.unique_key, mask=mask)),
+        (_("Phase"), prose(job.phase, mask=mask)),
+        (_("Webhook"), shown_url(job.webhook_url)),
     )
 
 
@@ -184,45 +195,49 @@ def _target(job: Job, mask: Mask) -> str:
     shown = prose(job.target, mask=mask)
     if not job.target or shown != job.target or mask(job.tenant) != job.tenant:
         return shown
-    return format_html('<a href="{}">{}</a>', columns.jobs_of_target(job), shown)
+    return format_html('<bdi><a href="{}">{}</a></bdi>', columns.jobs_of_target(job), shown)
 
 
 def _when(job: Job, now: datetime) -> list[Row]:
     times = (
-        ("Created", job.created_at),
-        ("Not before", job.run_at),
-        ("Canceled if not started by" if job.first_started_at is None and job.finished_at is None else "Had to start by", job.expires_at),
-        ("Waits for its target since" if job.place == PENDING_TARGET else "Claimable since", job.enqueued_at),
-        ("First started", job.first_started_at),
-        ("Last started", job.started_at if job.started_at != job.first_started_at else None),
-        ("Finished", job.finished_at),
+        (_("Created"), job.created_at),
+        (_("Not before"), job.run_at),
+        (
+            _("Canceled if not started by") if job.first_started_at is None and job.finished_at is None else _("Had to start by"),
+            job.expires_at,
+        ),
+        (_("Waits for its target since") if job.place == PENDING_TARGET else _("Claimable since"), job.enqueued_at),
+        (_("First started"), job.first_started_at),
+        (_("Last started"), job.started_at if job.started_at != job.first_started_at else None),
+        (_("Finished"), job.finished_at),
     )
     known_times = [(name, moment(when, now)) for name, when in times if when is not None]
     # The report has these from the history of the runs; the times of the row can differ by some milliseconds.
-    spans = [] if _has_report(job) else [("Waited", columns.waited(job)), ("Ran", columns.ran(job))]
+    spans = [] if _has_report(job) else [(_("Waited"), columns.waited(job)), (_("Ran"), columns.ran(job))]
     return rows_of(*known_times, *spans)
 
 
 def _budget(job: Job) -> list[Row]:
     limit = time_limits.of_options(job.options)
     return rows_of(
-        ("Runs started", job.attempt),
-        ("Failures", f"{job.failures} of {job.max_attempts}"),
-        ("Lost with a worker", job.crashes),
-        ("Time limit of a run", time_limits.shown(limit) if limit else ""),
-        ("If its worker is lost", job.get_recovery_display()),
+        (_("Runs started"), job.attempt),
+        (_("Failures"), _("%(number)s of %(most)s") % {"number": job.failures, "most": job.max_attempts}),
+        (_("Lost with a worker"), job.crashes),
+        (_("Time limit of a run"), time_limits.shown(limit) if limit else ""),
+        (_("If its worker is lost"), translated(job.get_recovery_display())),
     )
 
 
 def _lease(job: Job, now: datetime) -> list[Row]:
     process = next(iter(workers_of([job]).values()), None)
-    stop = f"yes, to be {job.cancel_outcome.lower()}" if job.cancel_requested else ""
+    outcome = _("yes, to be canceled") if job.cancel_outcome == Job.Status.CANCELED else _("yes, to be paused")
+    stop = outcome if job.cancel_requested else ""
     return rows_of(
-        ("Runs on" if job.lease_owner else "Ran last on", str(process) if process else ""),
-        ("Worker", columns.owner_of(job) or NOTHING),
-        ("Release", process.release if process else ""),
-        ("Lease token", job.lease_token),
-        ("Lease ends", moment(job.lease_expires_at, now) if job.lease_expires_at else ""),
-        ("Last heartbeat", moment(job.heartbeat_at, now) if job.heartbeat_at else ""),
-        ("Asked to stop", stop),
+        (_("Runs on") if job.lease_owner else _("Ran last on"), str(process) if process else ""),
+        (_("Worker"), columns.owner_of(job) or NOTHING),
+        (_("Release"), process.release if process else ""),
+        (_("Lease token"), job.lease_token),
+        (_("Lease ends"), moment(job.lease_expires_at, now) if job.lease_expires_at else ""),
+        (_("Last heartbeat"), moment(job.heartbeat_at, now) if job.heartbeat_at else ""),
+        (_("Asked to stop"), stop),
     )

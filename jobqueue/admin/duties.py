@@ -12,12 +12,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 
 from jobqueue import clock
-from jobqueue.admin import columns
+from jobqueue.admin import columns, figures
 from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import NOTHING, ago, duration, excerpt, moment
-from jobqueue.core.amounts import plural
 from jobqueue.db import Now
 from jobqueue.duties import leadership
 from jobqueue.insight import duties
@@ -47,13 +48,13 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         """Show the list, or run an action on it; reject names that no duty can have."""
         if any("\0" in name for name in request.POST.getlist(ACTION_CHECKBOX_NAME)):
             raise BadRequest("The name of a duty must not contain NUL.")
-        return super().changelist_view(request, {"title": "Duties", "is_nav_sidebar_enabled": False, **(extra_context or {})})
+        return super().changelist_view(request, {"title": _("Duties"), "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def has_release_permission(self, request: HttpRequest) -> bool:
         """Return whether the user may release duties."""
         return request.user.has_perm("jobqueue.release_backgroundjoblease")
 
-    @admin.action(description="Release: another worker becomes the leader", permissions=["release"])
+    @admin.action(description=gettext_lazy("Release: another worker becomes the leader"), permissions=["release"])
     def release(self, request: HttpRequest, queryset: QuerySet[BackgroundJobLease]) -> None:
         """Release the selected duties from their leaders."""
         free = []
@@ -62,69 +63,72 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
                 self.log_verb(request, row, "release", f"Released from worker {holder}.")
                 self.message_user(
                     request,
-                    f"{row.pk} was released from worker {holder}; the next worker that checks it becomes its leader.",
+                    _("%(duty)s was released from worker %(worker)s; the next worker that checks it becomes its leader.")
+                    % {"duty": row.pk, "worker": holder},
                     messages.SUCCESS,
                 )
             else:
                 free.append(row.pk)
         if free:
-            self.message_user(request, f"No worker leads {', '.join(free)}.", messages.INFO)
+            self.message_user(request, _("No worker leads %(duties)s.") % {"duties": ", ".join(free)}, messages.INFO)
 
-    @admin.display(description="duty", ordering="job_name")
+    @admin.display(description=gettext_lazy("duty"), ordering="job_name")
     def duty(self, row: BackgroundJobLease) -> str:
         """Return its name."""
         return row.job_name
 
-    @admin.display(description="led by")
+    @admin.display(description=gettext_lazy("led by"))
     def shown_leader(self, row: BackgroundJobLease) -> str:
         """Return the process that leads it."""
         leader = _leader_of(row)
-        return f"{leader.process or leader.worker_id}" if leader.worker_id else "nobody"
+        return f"{leader.process or leader.worker_id}" if leader.worker_id else _("nobody")
 
-    @admin.display(description="led for")
+    @admin.display(description=gettext_lazy("led for"))
     def held_for(self, row: BackgroundJobLease) -> str:
         """Return how long its leader has led it."""
         return _length(_leader_of(row).held_seconds)
 
-    @admin.display(description="last heartbeat")
+    @admin.display(description=gettext_lazy("last heartbeat"))
     def heard(self, row: BackgroundJobLease) -> str:
         """Return how long ago the leader renewed it."""
         seconds = _leader_of(row).heard_seconds
-        return NOTHING if seconds is None else f"{duration(seconds)} ago"
+        return NOTHING if seconds is None else _("%(duration)s ago") % {"duration": duration(seconds)}
 
-    @admin.display(description="interval")
+    @admin.display(description=gettext_lazy("interval"))
     def every(self, row: BackgroundJobLease) -> str:
         """Return its interval."""
         return _length(_leader_of(row).interval_seconds)
 
-    @admin.display(description="last run")
+    @admin.display(description=gettext_lazy("last run"))
     def last_run(self, row: BackgroundJobLease) -> SafeString | str:
         """Return when the last completed run began."""
         when = duties.moment(_leader_of(row).last_run_at)
         return ago(when, _now(row)) if when else NOTHING
 
-    @admin.display(description="last run took")
+    @admin.display(description=gettext_lazy("last run took"))
     def took(self, row: BackgroundJobLease) -> str:
         """Return how long the last run took."""
         return _length(_leader_of(row).last_duration_seconds)
 
-    @admin.display(description="items handled")
+    @admin.display(description=gettext_lazy("items handled"))
     def did(self, row: BackgroundJobLease) -> str:
         """Return how many items the last run handled, and how many all runs have handled."""
         leader = _leader_of(row)
-        return f"{leader.last_items:,} (of {leader.items:,} in {plural(leader.runs, 'run')})"
+        text = ngettext("%(last)s (of %(items)s in %(runs)s run)", "%(last)s (of %(items)s in %(runs)s runs)", leader.runs)
+        numbers = {"last": leader.last_items, "items": leader.items, "runs": leader.runs}
+        return text % {name: figures.count(number) for name, number in numbers.items()}
 
-    @admin.display(description="set aside")
+    @admin.display(description=gettext_lazy("set aside"))
     def set_aside(self, row: BackgroundJobLease) -> str:
         """Return how many rows were set aside; the log has the reasons."""
-        return f"{_leader_of(row).set_aside:,}"
+        return figures.count(_leader_of(row).set_aside)
 
-    @admin.display(description="errors")
+    @admin.display(description=gettext_lazy("errors"))
     def errors(self, row: BackgroundJobLease) -> str:
         """Return how many runs failed."""
-        return f"{_leader_of(row).errors:,}"
+        return figures.count(_leader_of(row).errors)
 
-    @admin.display(description="last error")
+    @admin.display(description=gettext_lazy("last error"))
     def last_error(self, row: BackgroundJobLease) -> SafeString | str:
         """Return the last error and its time."""
         leader = _leader_of(row)
@@ -135,13 +139,13 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
             else leader.last_error or NOTHING
         )
 
-    @admin.display(description="state")
+    @admin.display(description=gettext_lazy("state"))
     def shown_problem(self, row: BackgroundJobLease) -> SafeString:
         """Return its state, with emphasis if there is a problem."""
         leader = _leader_of(row)
         if leader.problem:
             return format_html('<strong class="jq-alarm">{}</strong>', excerpt(leader.problem, BRIEF_CHARACTERS))
-        return columns.badge("success", "OK") if leader.worker_id else columns.badge("pending", "Free")
+        return columns.badge("success", _("OK")) if leader.worker_id else columns.badge("pending", _("Free"))
 
 
 def _leader_of(row: BackgroundJobLease) -> duties.Leader:

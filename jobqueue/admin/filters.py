@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import ngettext
 
 from jobqueue.access.visible import is_narrowed
 from jobqueue.admin import task_choices
+from jobqueue.admin.labels import translated
 from jobqueue.core import masking, queue_rules, states
-from jobqueue.core.amounts import span
 from jobqueue.core.retention_rules import MAX_SECONDS
 from jobqueue.core.texts import clean
 from jobqueue.db import Now, claims
@@ -62,24 +65,24 @@ class ColumnFilter(SimpleListFilter):
 class StatusFilter(ColumnFilter):
     """A filter by status."""
 
-    title = "status"
+    title = _lazy("status")
     parameter_name = column = "status"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return all statuses."""
-        return [(str(value), str(label)) for value, label in states.Status.choices]
+        return [(str(value), translated(label)) for value, label in states.Status.choices]
 
 
 class WaitingForFilter(ColumnFilter):
     """A filter by what a pending job waits for."""
 
-    title = "waiting for"
+    title = _lazy("waiting for")
     parameter_name = "waiting"
     column = "waiting_for"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return the reasons to wait."""
-        return [(str(value), str(label)) for value, label in states.WaitingFor.choices if value]
+        return [(str(value), translated(label)) for value, label in states.WaitingFor.choices if value]
 
     def narrow(self, queryset: QuerySet[Job], value: str) -> QuerySet[Job]:
         """Filter by the status, too, as the index does."""
@@ -89,7 +92,7 @@ class WaitingForFilter(ColumnFilter):
 class QueueFilter(ColumnFilter):
     """A filter by queue."""
 
-    title = "queue"
+    title = _lazy("queue")
     parameter_name = column = "queue"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
@@ -111,7 +114,7 @@ class QueueFilter(ColumnFilter):
 class TaskFilter(ColumnFilter):
     """A filter by task."""
 
-    title = "task"
+    title = _lazy("task")
     parameter_name = column = "task"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
@@ -124,15 +127,15 @@ class TaskFilter(ColumnFilter):
 class EndedFilter(SimpleListFilter):
     """A filter for objects that ended within the last N seconds; any number of seconds works in the URL of the page."""
 
-    title = "ended"
+    title = _lazy("ended")
     parameter_name = "ended_within"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
         """Return some durations, and the current one even if it is not one of them."""
-        offered = [(str(seconds), f"in the last {span(seconds)}") for seconds in (3600, 86_400, 14 * 86_400)]
+        offered = [(str(seconds), _in_the_last(seconds)) for seconds in (3600, 86_400, 14 * 86_400)]
         seconds = self.seconds
         if seconds is not None and self.value() not in dict(offered):
-            offered.append((str(self.value()), f"in the last {span(seconds)}"))
+            offered.append((str(self.value()), _in_the_last(seconds)))
         return offered
 
     @property
@@ -164,12 +167,12 @@ class EndedJobFilter(EndedFilter):
 class FailingFilter(SimpleListFilter):
     """A filter for the active schedules whose job could not be enqueued at the last attempt."""
 
-    title = "last try"
+    title = _lazy("last try")
     parameter_name = "failing"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
         """Return the only choice."""
-        return [("1", "failed")]
+        return [("1", _("failed"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> QuerySet[Schedule]:
         """Return the schedules that fail."""
@@ -191,7 +194,7 @@ def newest(visible: QuerySet[Job], column: str) -> set[str]:
 class TargetFilter(ColumnFilter):
     """A filter by the target in the page's URL; its only choice removes it."""
 
-    title = "target"
+    title = _lazy("target")
     parameter_name = column = "target"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
@@ -202,7 +205,7 @@ class TargetFilter(ColumnFilter):
 class TenantFilter(ColumnFilter):
     """A filter by tenant."""
 
-    title = "tenant"
+    title = _lazy("tenant")
     parameter_name = column = "tenant"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
@@ -213,7 +216,8 @@ class TenantFilter(ColumnFilter):
 class BeforeFilter(ColumnFilter):
     """A filter for the jobs with smaller numbers, by which a search continues further back."""
 
-    title = parameter_name = column = "before"
+    title = _lazy("before")
+    parameter_name = column = "before"
 
     def choices_offered(self, visible: QuerySet[Job]) -> list[tuple[str, str]]:
         """Return no choices."""
@@ -223,3 +227,17 @@ class BeforeFilter(ColumnFilter):
         """Return the jobs with numbers below the value; none if it is no number."""
         is_number = value.isascii() and value.isdigit() and len(value) < 19
         return queryset.filter(pk__lt=int(value)) if is_number else queryset.none()
+
+
+def _in_the_last(seconds: float) -> str:
+    """Return the label of a length of time until now."""
+    if seconds >= 86_400 and seconds % 86_400 == 0:
+        number = int(seconds // 86_400)
+        return ngettext("in the last day", "in the last %(number)s days", number) % {"number": number}
+    if seconds >= 3600 and seconds % 3600 == 0:
+        number = int(seconds // 3600)
+        return ngettext("in the last hour", "in the last %(number)s hours", number) % {"number": number}
+    if seconds >= 60 and seconds % 60 == 0:
+        number = int(seconds // 60)
+        return ngettext("in the last minute", "in the last %(number)s minutes", number) % {"number": number}
+    return _("in the last %(number)s s") % {"number": f"{seconds:g}"}

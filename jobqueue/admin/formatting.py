@@ -8,6 +8,7 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from jobqueue.core.capping import SHOWN_BYTES, capped
 from jobqueue.core.masking import PLAIN, Mask
@@ -44,7 +45,8 @@ def moment(when: datetime, now: datetime | None = None) -> SafeString:
     shown = format_html('<time datetime="{}">{}</time>', when.isoformat(), f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or ''}".strip())
     if now is None:
         return shown
-    distance = f"in {between(now, when)}" if when > now else f"{between(when, now)} ago"
+    span = {"duration": between(*sorted((when, now)))}
+    distance = _("in %(duration)s") % span if when > now else _("%(duration)s ago") % span
     return format_html('{} <span class="jq-quiet">{}</span>', shown, distance)
 
 
@@ -52,7 +54,9 @@ def ago(when: datetime, now: datetime) -> SafeString:
     """Return how long ago a time was; its tooltip shows the time itself."""
     local = timezone.localtime(when)
     title = f"{local:%Y-%m-%d %H:%M:%S} {local.tzname() or ''}".strip()
-    return format_html('<time datetime="{}" title="{}">{} ago</time>', when.isoformat(), title, between(when, now))
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', when.isoformat(), title, _("%(duration)s ago") % {"duration": between(when, now)}
+    )
 
 
 def parsed(value: object) -> datetime | None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from jobqueue.admin.formatting import between, masked_json, moment, parsed, prose
 from jobqueue.core.masking import Mask
 from jobqueue.models import Job
@@ -44,12 +46,12 @@ def succeeded(job: Job, mask: Mask) -> list[RunRow]:
         return []
     began, ended = job.started_at, job.finished_at
     rows = rows_of(
-        ("Began", moment(began) if began else ""),
-        ("Ended", moment(ended) if ended else ""),
-        ("Took", between(began, ended) if began and ended else ""),
-        ("Worker", prose(job.worker_ids[-1], mask=mask) if isinstance(job.worker_ids, list) and job.worker_ids else ""),
+        (_("Began"), moment(began) if began else ""),
+        (_("Ended"), moment(ended) if ended else ""),
+        (_("Took"), between(began, ended) if began and ended else ""),
+        (_("Worker"), prose(job.worker_ids[-1], mask=mask) if isinstance(job.worker_ids, list) and job.worker_ids else ""),
     )
-    return [RunRow(f"Run {job.attempt}", "SUCCESS", rows, "")]
+    return [RunRow(_("Run %(number)s") % {"number": job.attempt}, "SUCCESS", rows, "")]
 
 
 def failed_runs(history: object, mask: Mask) -> Iterator[RunRow]:
@@ -59,24 +61,26 @@ def failed_runs(history: object, mask: Mask) -> Iterator[RunRow]:
         if isinstance(entry, dict):
             yield _run(entry, mask)
         else:
-            yield RunRow(f"Entry {number}", "unreadable", [Row("Stored", masked_json(entry, mask), block=True)], "")
+            yield RunRow(
+                _("Entry %(number)s") % {"number": number}, _("unreadable"), [Row(_("Stored"), masked_json(entry, mask), block=True)], ""
+            )
 
 
 def _run(entry: dict[str, Any], mask: Mask) -> RunRow:
     begin, end = parsed(entry.get("started_at")), parsed(entry.get("finished_at"))
     took = between(begin, end) if begin and end and (begin.tzinfo is None) == (end.tzinfo is None) else ""
     rows = rows_of(
-        ("Exception", _text(entry, mask, "exception")),
-        ("Message", _text(entry, mask, "message")),
-        ("Abandoned", _text(entry, mask, "abandoned")),
-        ("Began", moment(begin) if begin else _text(entry, mask, "started_at")),
-        ("Ended", moment(end) if end else _text(entry, mask, "finished_at")),
-        ("Took", took),
-        ("Worker", _text(entry, mask, "worker")),
-        ("Release", _text(entry, mask, "release")),
+        (_("Exception"), _text(entry, mask, "exception")),
+        (_("Message"), _text(entry, mask, "message")),
+        (_("Abandoned"), _text(entry, mask, "abandoned")),
+        (_("Began"), moment(begin) if begin else _text(entry, mask, "started_at")),
+        (_("Ended"), moment(end) if end else _text(entry, mask, "finished_at")),
+        (_("Took"), took),
+        (_("Worker"), _text(entry, mask, "worker")),
+        (_("Release"), _text(entry, mask, "release")),
     )
     return RunRow(
-        f"Run {_text(entry, mask, 'attempt') or '?'}",
+        _("Run %(number)s") % {"number": _text(entry, mask, "attempt") or "?"},
         _text(entry, mask, "outcome"),
         rows,
         _text(entry, mask, "traceback", TRACEBACK_CHARACTERS),

@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
 
 from jobqueue.access import visible
 from jobqueue.admin import columns, deliveries_of_job, detail, filters, listing
@@ -97,7 +98,7 @@ class JobAdmin(ErrorsAdmin, TasksAdmin, RerunAdmin):
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
-            "title": f"Job {job.pk}",
+            "title": _("Job %(number)s") % {"number": job.pk},
             "is_nav_sidebar_enabled": False,
             "opts": self.opts,
             "media": self.media,

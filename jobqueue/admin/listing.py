@@ -20,12 +20,15 @@ from django.db.models import QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from jobqueue import public_ids
 from jobqueue.access import visible
-from jobqueue.admin import nothing
+from jobqueue.admin import figures, nothing
 from jobqueue.admin.base import MAX_ID
 from jobqueue.admin.columns import number, owner_of
+from jobqueue.admin.labels import translated
 from jobqueue.admin.nothing import NothingFound
 from jobqueue.core import masking
 from jobqueue.core.search import Search, part_of
@@ -225,22 +228,26 @@ class JobChangeList(BaseChangeList):
     def summary(self) -> str:
         """The number of jobs; above `MAX_COUNTED` only a lower bound or an estimate, because counting is expensive."""
         paginator: Any = self.paginator
-        noun = "job" if paginator.count == 1 else "jobs"
         if self.conditions.reads_masked and paginator.count >= MAX_MATCHED:
-            return f"{MAX_MATCHED:,}+ jobs; only the newest {MAX_MATCHED:,} are listed"
+            return _("%(number)s+ jobs; only the newest %(number)s are listed") % {"number": figures.count(MAX_MATCHED)}
         if not paginator.more:
-            return f"{paginator.count:,} {noun}"
+            return ngettext("%(number)s job", "%(number)s jobs", paginator.count) % {"number": figures.count(paginator.count)}
         narrowed = self.has_active_filters or self.query or self.counts_hidden_jobs
         estimate = None if narrowed else Job.objects.database.estimated_rows()
+        most = figures.count(MAX_COUNTED)
         if estimate is None or estimate <= MAX_COUNTED:
-            return f"{MAX_COUNTED:,}+ jobs; only the first {MAX_COUNTED:,} are listed"
-        return f"about {estimate:,} jobs (the database's estimate); only the first {MAX_COUNTED:,} are listed"
+            return _("%(number)s+ jobs; only the first %(number)s are listed") % {"number": most}
+        about = _("about %(estimate)s jobs (the database's estimate); only the first %(number)s are listed")
+        return about % {"estimate": figures.count(estimate), "number": most}
 
     @property
     def chips(self) -> list[tuple[str, str, str]]:
         """The chosen filters: the name, the value, and the URL of the list without it."""
         chosen = [(name, self.params[name]) for name in CHIPS if self.params.get(name)]
-        return [(name.replace("_", " "), masking.mask_text(clean(value)), self.get_query_string(remove=[name])) for name, value in chosen]
+        return [
+            (translated(name.replace("_", " ")), masking.mask_text(clean(value)), self.get_query_string(remove=[name]))
+            for name, value in chosen
+        ]
 
     @cached_property
     def nothing_found(self) -> NothingFound | None:
@@ -248,27 +255,30 @@ class JobChangeList(BaseChangeList):
         if self.result_count or not (self.query or self.has_active_filters):
             return None
         wanted = self.query.strip()
-        scope = f"{self._window} and the older open ones" if self._finds_older else self._window
+        scope = _("%(window)s and the older open ones") % {"window": self._window} if self._finds_older else self._window
         return nothing.jobs(self, wanted, as_id(wanted), scope if self.newest_only else "", MAX_COUNTED)
 
     @property
     def _window(self) -> str:
-        return f"the {WINDOW:,} jobs below {self.params['before']}" if self.params.get("before") else f"the newest {WINDOW:,} jobs"
+        values = {"number": figures.count(WINDOW), "before": self.params.get("before")}
+        return (_("the %(number)s jobs below %(before)s") if values["before"] else _("the newest %(number)s jobs")) % values
 
     @property
     def window_note(self) -> str:
         """The scope of the search; empty if it covered everything, or if the page shows it because nothing was found."""
         if not self.newest_only and self.below is None:
             return ""
-        window = f"{self._window[0].upper()}{self._window[1:]} were searched"
+        window = {"window": f"{self._window[0].upper()}{self._window[1:]}"}
         if self.conditions.reads_masked and self.result_count >= MAX_MATCHED:
-            return f"The search stopped after {MAX_MATCHED:,} jobs."
+            return _("The search stopped after %(number)s jobs.") % {"number": figures.count(MAX_MATCHED)}
         if not self._finds_older:
-            return f"{window}."
+            return _("%(window)s were searched.") % window
         if self.params.get("target"):
-            return f"{window}, and those that hold the target or wait for it."
-        older = f"up to {MAX_CHECKED:,} older ones of each state" if self.unchecked else "all older ones"
-        return f"{window}, and {older} that are pending, queued, running, paused or in error."
+            return _("%(window)s were searched, and those that hold the target or wait for it.") % window
+        some = _("up to %(number)s older ones of each state") % {"number": figures.count(MAX_CHECKED)}
+        older = some if self.unchecked else _("all older ones")
+        text = _("%(window)s were searched, and %(older)s that are pending, queued, running, paused or in error.")
+        return text % {**window, "older": older}
 
 
 def has_nul(request: HttpRequest) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobqueue.admin.formatting import between, excerpt, moment, prose
+from jobqueue.admin.labels import translated
 from jobqueue.core.masking import Mask
 from jobqueue.insight.report import phases_of
 from jobqueue.models import Job, JobPhase
@@ -38,7 +39,7 @@ def _row(row: JobPhase, now: datetime, mask: Mask) -> PhaseRow:
     return PhaseRow(
         name=excerpt(prose(row.name, mask=mask), MAX_NAME),
         status=row.status,
-        label=row.get_status_display(),
+        label=translated(row.get_status_display()),
         progress=row.progress,
         message=excerpt(prose(row.message, mask=mask), MAX_MESSAGE),
         attempts=row.attempts,

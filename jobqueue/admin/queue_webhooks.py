@@ -14,6 +14,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
+from django.utils.text import format_lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from jobqueue.access import audit
 from jobqueue.admin.base import ReadOnlyAdmin, audited
@@ -34,16 +37,20 @@ class WebhookForm(forms.Form):
     """The form for the URL and the events of a queue's webhook."""
 
     url = forms.CharField(
-        label="URL",
+        label=_lazy("URL"),
         required=False,
         widget=forms.TextInput(attrs={"class": "vLargeTextField", "maxlength": webhook_rules.MAX_URL, "inputmode": "url"}),
-        help_text="For example https://example.com/hook. If empty, webhooks are sent only for jobs that have their own URL.",
+        help_text=_lazy("For example https://example.com/hook. If empty, webhooks are sent only for jobs that have their own URL."),
     )
     events = forms.MultipleChoiceField(
+        label=_lazy("Events"),
         choices=[(name, name) for name in webhook_rules.EVENTS],
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=f"If none is selected, these are sent: {DEFAULT_EVENTS}. The selection also applies to jobs that have their own URL.",
+        help_text=format_lazy(
+            _lazy("If none is selected, these are sent: {events}. The selection also applies to jobs that have their own URL."),
+            events=DEFAULT_EVENTS,
+        ),
     )
 
     def clean(self) -> None:
@@ -122,7 +129,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
-            "title": f"Webhook of queue {name}",
+            "title": _("Webhook of queue %(name)s") % {"name": name},
             "is_nav_sidebar_enabled": False,
             "opts": self.opts,
             "media": self.media + form.media,
@@ -142,7 +149,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
                     request.user, "set-webhook", Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(answer)
                 )
         level = messages.SUCCESS if answer.changed else messages.INFO
-        self.message_user(request, f"Queue {name}: {_answer_text(answer)}", level)
+        self.message_user(request, _("Queue %(name)s: %(text)s") % {"name": name, "text": _shown_answer(answer)}, level)
 
     def history_view(self, request: HttpRequest, object_id: str, *args: Any, **options: Any) -> HttpResponse:
         """Show who did what to a queue, unless its name contains a secret."""
@@ -151,7 +158,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
 
     def refuse_secret(self, request: HttpRequest, name: str) -> HttpResponse:
         """Refuse a page of a queue whose name contains a secret: its title, its links and its URL would show it."""
-        text = f"The name of queue {mask_text(name)} contains a secret, so it has no page: use the command line."
+        text = _("The name of queue %(name)s contains a secret, so it has no page: use the command line.") % {"name": mask_text(name)}
         self.message_user(request, text, messages.ERROR)
         return self.back()
 
@@ -180,6 +187,18 @@ def holds_secret(name: str) -> bool:
 def receiver(webhook: QueueWebhook | None) -> str:
     """Return the URL of a queue's receiver with masked secrets."""
     return excerpt(webhook_rules.shown_url(webhook.url), LONGEST) if webhook is not None and webhook.url else ""
+
+
+def _shown_answer(answer: QueueWebhook) -> str:
+    """Return the answer in the language of the reader."""
+    url, events = excerpt(webhook_rules.shown_url(answer.url), LONGEST), ", ".join(answer.events)
+    if not answer.url:
+        text = _("No events are sent")
+    elif answer.events:
+        text = _("The events %(events)s are sent to %(url)s") % {"events": events, "url": url}
+    else:
+        text = _("Events are sent to %(url)s") % {"url": url}
+    return f"{text}." if answer.changed else _("%(text)s (no change).") % {"text": text}
 
 
 def _answer_text(answer: QueueWebhook) -> str:

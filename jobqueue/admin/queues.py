@@ -12,14 +12,15 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils import translation
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext as _
 
 from jobqueue.access import audit
-from jobqueue.admin import columns, queue_page
+from jobqueue.admin import columns, figures, queue_page
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import NOTHING, duration
 from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, holds_secret, receiver
-from jobqueue.core.amounts import bounded
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import clean, shorten
 from jobqueue.db.overview import MAX_QUEUES
@@ -75,7 +76,7 @@ class QueueAdmin(QueueWebhookAdmin):
         webhooks = queue_webhooks()
         context = {
             **self.admin_site.each_context(request),
-            "title": "Queues",
+            "title": _("Queues"),
             "is_nav_sidebar_enabled": False,
             "opts": self.opts,
             "media": self.media,
@@ -100,13 +101,13 @@ class QueueAdmin(QueueWebhookAdmin):
             raise PermissionDenied
         state = queue_page.state_of(request.user, name)
         if state is None:
-            self.message_user(request, f"There is no queue {shorten(clean(name), 100)!r}.", messages.WARNING)
+            self.message_user(request, _("There is no queue %(name)s.") % {"name": repr(shorten(clean(name), 100))}, messages.WARNING)
             return self.back()
         request.current_app = self.admin_site.name
         rows = {name} if self.get_queryset(request).filter(pk=name).exists() else set()
         context = {
             **self.admin_site.each_context(request),
-            "title": f"Queue {name}",
+            "title": _("Queue %(name)s") % {"name": name},
             "is_nav_sidebar_enabled": False,
             "opts": self.opts,
             "media": self.media,
@@ -144,24 +145,24 @@ class QueueAdmin(QueueWebhookAdmin):
                     return
                 answer = {"pause": pause_queue, "resume": resume_queue}[verb](name) if verb != "limit" else limit_queue(name, limit)
                 if answer.changed:
-                    audit.record(
-                        request.user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=_answer_text(verb, answer)
-                    )
+                    audit.record(request.user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=_recorded(verb, answer))
         except InvalidOption as error:
             audit.log_line(request.user, verb, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
             self.message_user(request, str(error), messages.ERROR)
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
-            self.message_user(request, f"Queue {mask_text(name)}: {_answer_text(verb, answer)}", level)
+            self.message_user(request, _("Queue %(name)s: %(text)s") % {"name": mask_text(name), "text": _answer_text(verb, answer)}, level)
             if (answer.paused or answer.max_running is not None) and (warning := queue_names.warning(name)):
                 self.message_user(request, warning, messages.WARNING)
 
     def _forget(self, request: HttpRequest, name: str) -> None:
         if not forget_queue(name):
-            self.message_user(request, f"Queue {mask_text(name)}: there is no row to remove.", messages.INFO)
+            self.message_user(request, _("Queue %(name)s: there is no row to remove.") % {"name": mask_text(name)}, messages.INFO)
             return
         audit.record(request.user, "forget", Queue(name=name), audit.DONE, audit.address_of(request), text="Forgotten.", deleted=True)
-        self.message_user(request, f"Queue {mask_text(name)}: forgotten, with its pause, limit and webhook.", messages.SUCCESS)
+        self.message_user(
+            request, _("Queue %(name)s: forgotten, with its pause, limit and webhook.") % {"name": mask_text(name)}, messages.SUCCESS
+        )
 
     def _rights(self, request: HttpRequest) -> dict[str, bool]:
         return {**{verb: self._may(request, verb) for verb in PERMISSIONS}, "webhook": self.may_set_webhook(request)}
@@ -179,12 +180,20 @@ def _limit(text: str) -> int | None:
     return int(text)
 
 
+def _recorded(verb: str, answer: QueueAnswer) -> str:
+    """Return what was decided in English, as the audit records it."""
+    with translation.override("en"):
+        return _answer_text(verb, answer)
+
+
 def _answer_text(verb: str, answer: QueueAnswer) -> str:
-    if verb == "limit":
-        now = "no limit" if answer.max_running is None else f"at most {answer.max_running:,} running at once"
+    if verb != "limit":
+        now = _("Paused") if answer.paused else _("Not paused")
+    elif answer.max_running is None:
+        now = _("No limit")
     else:
-        now = "paused" if answer.paused else "not paused"
-    return f"{now[:1].upper()}{now[1:]}{'' if answer.changed else ' (no change)'}."
+        now = _("At most %(number)s running at once") % {"number": figures.count(answer.max_running)}
+    return f"{now}." if answer.changed else _("%(text)s (no change).") % {"text": now}
 
 
 def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> QueueRow:
@@ -193,8 +202,8 @@ def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> Q
         state=state,
         name=name,
         plain=name == state.name,
-        badge=columns.badge("paused", "Paused") if state.paused else columns.badge("success", "Open"),
-        queued=bounded(state.queued, state.queued_is_capped),
+        badge=columns.badge("paused", _("Paused")) if state.paused else columns.badge("success", _("Open")),
+        queued=figures.count(state.queued, more=state.queued_is_capped),
         oldest=duration(state.oldest_queued_seconds) if state.oldest_queued_seconds is not None else NOTHING,
         decided=state.name in rows,
         receiver=receiver(webhook),

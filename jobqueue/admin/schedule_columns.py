@@ -13,12 +13,14 @@ from django.contrib import admin
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from jobqueue import clock
 from jobqueue.access.hiding import mask_of
+from jobqueue.admin import figures
 from jobqueue.admin.columns import badge
 from jobqueue.admin.formatting import NOTHING, as_json, duration, moment
+from jobqueue.admin.labels import translated
 from jobqueue.admin.schedule_form import masked
 from jobqueue.core.cron import MAX_INTERVAL, Timing, zone_of
 from jobqueue.core.masking import mask_text
@@ -48,44 +50,50 @@ def timing_of(data: Mapping[str, str]) -> Timing:
     return Timing(data.get("cron", "").strip(), int(text) if text else None, data.get("time_zone", "").strip())
 
 
-@admin.display(description="schedule", ordering="name")
+@admin.display(description=gettext_lazy("schedule"), ordering="name")
 def name(schedule: Schedule) -> SafeString | str:
     """Return the name, with a note if it comes from the code."""
-    return format_html('{} <span class="jq-note">in code</span>', schedule) if schedule.source == Schedule.Source.CODE else str(schedule)
+    return (
+        format_html('<bdi>{}</bdi> <span class="jq-note">{}</span>', schedule, gettext("in code"))
+        if schedule.source == Schedule.Source.CODE
+        else str(schedule)
+    )
 
 
-@admin.display(description="task")
+@admin.display(description=gettext_lazy("task"))
 def task(schedule: Schedule) -> SafeString:
     """Return the task's name, its module in small print."""
     module, _, name = schedule.task.rpartition(".")
-    return format_html('<span class="jq-task" title="{}">{}</span><span class="jq-module">{}</span>', schedule.task, name, module)
+    return format_html('<bdi class="jq-task" title="{}">{}</bdi><bdi class="jq-module">{}</bdi>', schedule.task, name, module)
 
 
-@admin.display(description="when")
+@admin.display(description=gettext_lazy("when"))
 def when(schedule: Schedule) -> SafeString | str:
     """Return the cron expression with its zone, or the interval."""
     if not schedule.cron:
-        return "never: it has neither cron nor interval" if schedule.interval_seconds is None else f"every {schedule.interval_seconds:,} s"
+        if schedule.interval_seconds is None:
+            return gettext("never: it has neither cron nor interval")
+        return gettext("every %(number)s s") % {"number": figures.count(schedule.interval_seconds)}
     return format_html('<code>{}</code> <span class="jq-note">{}</span>', schedule.cron, schedule.time_zone)
 
 
-@admin.display(description="state")
+@admin.display(description=gettext_lazy("state"))
 def state(schedule: Schedule) -> SafeString:
     """Return whether it is enqueued when it is due."""
     if schedule.retired_at is not None:
-        return badge("canceled", "Retired", "no longer declared")
+        return badge("canceled", gettext("Retired"), gettext("no longer declared"))
     if not schedule.enabled:
-        return badge("paused", "Disabled")
-    return badge("error", "Failing") if schedule.last_error else badge("success", "Enabled")
+        return badge("paused", gettext("Disabled"))
+    return badge("error", gettext("Failing")) if schedule.last_error else badge("success", gettext("Enabled"))
 
 
-@admin.display(description="next time", ordering="next_at")
+@admin.display(description=gettext_lazy("next time"), ordering="next_at")
 def next_time(schedule: Schedule) -> SafeString:
     """Return the next nominal time."""
     return moment(schedule.next_at, _now(schedule)) if schedule.active and schedule.next_at else NOTHING
 
 
-@admin.display(description="last time", ordering="last_at")
+@admin.display(description=gettext_lazy("last time"), ordering="last_at")
 def last_time(schedule: Schedule) -> SafeString:
     """Return the last nominal time, and its job."""
     if schedule.last_at is None:
@@ -94,27 +102,27 @@ def last_time(schedule: Schedule) -> SafeString:
     if schedule.last_job_id is None:
         return shown
     address = reverse("admin:jobqueue_job_change", args=[schedule.last_job_id])
-    return format_html('{} <a href="{}">job {}</a>', shown, address, schedule.last_job_id)
+    return format_html('{} <a href="{}">{}</a>', shown, address, gettext("job %(number)s") % {"number": schedule.last_job_id})
 
 
-@admin.display(description="last error")
+@admin.display(description=gettext_lazy("last error"))
 def error(schedule: Schedule) -> SafeString:
     """Return why it could not be enqueued."""
     text = mask_text(schedule.last_error or schedule.conflict)
     return format_html('<span class="jq-alarm">{}</span>', text) if text else NOTHING
 
 
-@admin.display(description="declared in")
+@admin.display(description=gettext_lazy("declared in"))
 def source(schedule: Schedule) -> str:
     """Return where it is declared."""
-    return "the code: change it there" if schedule.source == Schedule.Source.CODE else "the admin"
+    return gettext("the code: change it there") if schedule.source == Schedule.Source.CODE else gettext("the admin")
 
 
-@admin.display(description="next times")
+@admin.display(description=gettext_lazy("next times"))
 def upcoming(schedule: Schedule) -> SafeString | str:
     """Return the next five times, in its zone and in UTC; none for a schedule that is not active."""
     if not schedule.active:
-        return "none: it is disabled" if schedule.retired_at is None else "none: the code no longer declares it"
+        return gettext("none: it is disabled") if schedule.retired_at is None else gettext("none: the code no longer declares it")
     try:
         times = next_times(schedule.timing, _now(schedule))
     except InvalidOption as error:
@@ -122,19 +130,19 @@ def upcoming(schedule: Schedule) -> SafeString | str:
     return format_html_join("", "<div>{}{}</div>", ((local, f" = {utc}" if utc else "") for local, utc in times))
 
 
-@admin.display(description="target")
+@admin.display(description=gettext_lazy("target"))
 def target(schedule: Schedule) -> SafeString | str:
     """Return the target with masked secrets."""
     return mask_of(schedule)(schedule.target) or NOTHING
 
 
-@admin.display(description="args")
+@admin.display(description=gettext_lazy("args"))
 def args(schedule: Schedule) -> SafeString:
     """Return the positional arguments with masked secrets."""
     return format_html('<pre class="jq-pre">{}</pre>', as_json(masked(schedule)[0]))
 
 
-@admin.display(description="kwargs")
+@admin.display(description=gettext_lazy("kwargs"))
 def kwargs(schedule: Schedule) -> SafeString:
     """Return the keyword arguments with masked secrets."""
     return format_html('<pre class="jq-pre">{}</pre>', as_json(masked(schedule)[1]))
@@ -161,7 +169,7 @@ def _history_row(entry: HistoryEntry) -> HistoryRow:
         return HistoryRow(moment(entry.nominal_at), None, badge("paused", gettext("Missed"), text % {"number": entry.missed}), NOTHING)
     labels = dict(Status.choices)
     kind = entry.status.lower() if entry.status in labels else "canceled"
-    outcome = badge(kind, str(labels.get(entry.status, entry.status))) if entry.status else NOTHING
+    outcome = badge(kind, translated(labels.get(entry.status, entry.status))) if entry.status else NOTHING
     return HistoryRow(moment(entry.nominal_at), entry.job_id, outcome, duration(entry.late_seconds))
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from jobqueue.access.hidden_values import names_other_place, places_of_masks, restored
 from jobqueue.access.hiding import arguments_of
 from jobqueue.admin import task_choices
+from jobqueue.admin.labels import translated
 from jobqueue.core import cron
 from jobqueue.core.masking import MASK
 from jobqueue.exceptions import InvalidOption, JobQueueError
@@ -26,12 +29,16 @@ MAX_NAMED = 50
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     """The form of a schedule; an unchanged mask keeps the stored secret, if no change can send it to another receiver."""
 
-    task = forms.ChoiceField(help_text="Only registered tasks can be chosen: those in tasks.py of an app, and in TASK_MODULES.")
-    args = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Positional arguments: a JSON list, [7].")
+    task = forms.ChoiceField(help_text=_lazy("Only registered tasks can be chosen: those in tasks.py of an app, and in TASK_MODULES."))
+    args = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text=_lazy("Positional arguments: a JSON list, [7]."),
+    )
     kwargs = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 5}),
-        help_text=(
+        help_text=_lazy(
             'Arguments by name: a JSON object, {"customer_id": 7}. A hidden value is kept if only values that it does not '
             "depend on are changed."
         ),
@@ -40,6 +47,19 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Schedule
         fields = FIELDS
+        labels: ClassVar = {
+            "name": _lazy("Name"),
+            "queue": _lazy("Queue"),
+            "priority": _lazy("Priority"),
+            "tenant": _lazy("Tenant"),
+            "target": _lazy("Target"),
+            "cron": _lazy("Cron"),
+            "interval_seconds": _lazy("Interval seconds"),
+            "time_zone": _lazy("Time zone"),
+            "missed": _lazy("Missed"),
+            "missed_limit": _lazy("Missed limit"),
+            "enabled": _lazy("Enabled"),
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Set the choices, and the arguments with masked secrets."""
@@ -49,6 +69,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         self.shown = dict(zip(JSON_FIELDS, masked(stored), strict=True))
         if "task" in self.fields:
             self.fields["task"].choices = _choices(stored.task)  # type: ignore[attr-defined]
+        if "missed" in self.fields:
+            self.fields["missed"].choices = [(value, translated(label)) for value, label in Schedule.Missed.choices]  # type: ignore[attr-defined]
         if "time_zone" in self.fields:
             self.fields["time_zone"].widget.attrs["list"] = "jq-zones"
         for name, value in self.shown.items():
@@ -97,7 +119,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             value = json.loads(text) if text.strip() else JSON_FIELDS[name]()
             places_of_masks(value, name)
         except (ValueError, RecursionError):
-            raise ValidationError("This is not valid JSON. Put strings in double quotes, and write true, false and null.") from None
+            raise ValidationError(_("This is not valid JSON. Put strings in double quotes, and write true, false and null.")) from None
         return value
 
     def _restore(self) -> None:
@@ -108,7 +130,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             moved = {name for name, value in given.items() if names_other_place(value, self.shown[name])}
             self._restore_each(given, moved, other_task=other_task)
         except RecursionError:
-            self.add_error("kwargs", "The arguments are nested too deeply.")
+            self.add_error("kwargs", _("The arguments are nested too deeply."))
 
     def _restore_each(self, given: dict[str, Any], moved: set[str], *, other_task: bool) -> None:
         for name, value in given.items():
@@ -142,5 +164,5 @@ def check_schedulable(path: str) -> None:
 
 def _choices(stored: str) -> list[tuple[str, str]]:
     paths = [path for path in task_choices.paths() if (entry := task_choices.entry(path)) is None or entry.schedulable or path == stored]
-    unregistered = [(stored, f"{stored} (not registered)")] if stored and stored not in paths else []
+    unregistered = [(stored, _("%(task)s (not registered)") % {"task": stored})] if stored and stored not in paths else []
     return [("", "---------"), *unregistered, *((path, path) for path in paths)]

@@ -15,12 +15,16 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
+from django.utils.functional import Promise
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop
 
 from jobqueue import clock, conf
 from jobqueue.admin import schedule_columns as cells
 from jobqueue.admin.base import Base, audited
 from jobqueue.admin.filters import FailingFilter
+from jobqueue.admin.labels import translated
 from jobqueue.admin.schedule_form import ScheduleForm
 from jobqueue.db import Now, overview
 from jobqueue.exceptions import InvalidOption, JobQueueError
@@ -43,9 +47,10 @@ class VerbResult(NamedTuple):
     def shown(self, name: str) -> str:
         """Return the message about a schedule, with a link to the job."""
         if self.job_id is None:
-            return f"Schedule {name}: {self.text}"
+            return _("Schedule %(name)s: %(text)s") % {"name": name, "text": translated(self.text)}
         address = reverse("admin:jobqueue_job_change", args=[self.job_id])
-        return format_html('Schedule {}: <a href="{}">job {}</a> was enqueued.', name, address, self.job_id)
+        text = _('Schedule {name}: <a href="{url}">job {number}</a> was enqueued.')
+        return format_html(text, name=name, url=address, number=self.job_id)
 
 
 def _run_now(name: str) -> VerbResult:
@@ -54,17 +59,17 @@ def _run_now(name: str) -> VerbResult:
 
 
 def _enable(name: str) -> VerbResult:
-    return VerbResult("Enabled." if verbs.enable_schedule(name).changed else "Enabled (no change).")
+    return VerbResult(gettext_noop("Enabled.") if verbs.enable_schedule(name).changed else gettext_noop("Enabled (no change)."))
 
 
 def _disable(name: str) -> VerbResult:
-    return VerbResult("Disabled." if verbs.disable_schedule(name).changed else "Disabled (no change).")
+    return VerbResult(gettext_noop("Disabled.") if verbs.disable_schedule(name).changed else gettext_noop("Disabled (no change)."))
 
 
-VERBS: Final[dict[str, tuple[str, Callable[[str], VerbResult]]]] = {
-    "run_now": ("Run now", _run_now),
-    "enable": ("Enable", _enable),
-    "disable": ("Disable", _disable),
+VERBS: Final[dict[str, tuple[Promise, Callable[[str], VerbResult]]]] = {
+    "run_now": (gettext_lazy("Run now"), _run_now),
+    "enable": (gettext_lazy("Enable"), _enable),
+    "disable": (gettext_lazy("Disable"), _disable),
 }
 
 
@@ -127,8 +132,8 @@ class ScheduleAdmin(Base[Schedule]):
         columns = WHAT if editable else tuple(MASKED.get(name, name) for name in WHAT)
         if obj is None:
             may = ("enabled",) if self._may(request, "enable") else ()
-            return ((None, {"fields": columns}), ("When", {"fields": (*WHEN, *may)}))
-        return ((None, {"fields": columns}), ("When", {"fields": WHEN}), ("State", {"fields": SHOWN}))
+            return ((None, {"fields": columns}), (_("When"), {"fields": (*WHEN, *may)}))
+        return ((None, {"fields": columns}), (_("When"), {"fields": WHEN}), (_("State"), {"fields": SHOWN}))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> Any:
         """Return the fields that are only shown."""
@@ -141,7 +146,11 @@ class ScheduleAdmin(Base[Schedule]):
             # A definition by a user without that permission must not run before another user has seen it.
             obj.enabled = False
             names.append("enabled")
-            self.message_user(request, f"Schedule {obj} is disabled: you do not have the permission to enable schedules.", messages.WARNING)
+            self.message_user(
+                request,
+                _("Schedule %(name)s is disabled: you do not have the permission to enable schedules.") % {"name": obj},
+                messages.WARNING,
+            )
         if change:
             verbs.define(obj, names)
         else:
@@ -155,7 +164,7 @@ class ScheduleAdmin(Base[Schedule]):
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Name only the schedules: they can have hundreds of thousands of ticks."""
-        return [str(obj) for obj in objs], {"schedules": len(objs)}, set(), []
+        return [str(obj) for obj in objs], {_("schedules"): len(objs)}, set(), []
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> Any:
         """Remove the bulk deletion: each deletion is confirmed on the schedule's own page."""
@@ -176,7 +185,7 @@ class ScheduleAdmin(Base[Schedule]):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list without the sidebar."""
-        return super().changelist_view(request, {"title": "Schedules", "is_nav_sidebar_enabled": False, **(extra_context or {})})
+        return super().changelist_view(request, {"title": _("Schedules"), "is_nav_sidebar_enabled": False, **(extra_context or {})})
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -187,7 +196,7 @@ class ScheduleAdmin(Base[Schedule]):
         more: dict[str, Any] = {"may_preview": may_preview, "zones": sorted(available_timezones()) if may_preview else []}
         if row is not None and self.has_view_permission(request, row) and request.user.has_perm("jobqueue.view_job"):
             more["history"] = cells.history_rows(request.user, row)
-        able = [(verb, label) for verb, (label, _) in VERBS.items() if self._may(request, verb)] if object_id else []
+        able = [(verb, label) for verb, (label, _act) in VERBS.items() if self._may(request, verb)] if object_id else []
         return super().changeform_view(request, object_id, form_url, {"verbs": able, **more, **(extra_context or {})})
 
     @audited
@@ -216,23 +225,23 @@ class ScheduleAdmin(Base[Schedule]):
             times = cells.next_times(timing, overview.clock(Job.objects.database))
         except InvalidOption as problem:
             times, error = [], str(problem)
-        context = {**self.admin_site.each_context(request), "title": "Next times", "opts": self.opts, "times": times, "error": error}
+        context = {**self.admin_site.each_context(request), "title": _("Next times"), "opts": self.opts, "times": times, "error": error}
         part = request.headers.get("X-Jobqueue-Part") == "1"  # the script of the form shows it beside the field
         return TemplateResponse(request, f"jobqueue/admin/{'times' if part else 'next_times'}.html", context)
 
     # Actions
 
-    @admin.action(description="Run now: enqueue a job of each", permissions=["run_now"])
+    @admin.action(description=gettext_lazy("Run now: enqueue a job of each"), permissions=["run_now"])
     def run_now_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Create a job of each selected schedule."""
         self._act(request, "run_now", queryset)
 
-    @admin.action(description="Enable", permissions=["enable"])
+    @admin.action(description=gettext_lazy("Enable"), permissions=["enable"])
     def enable_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Enable the selected schedules."""
         self._act(request, "enable", queryset)
 
-    @admin.action(description="Disable", permissions=["disable"])
+    @admin.action(description=gettext_lazy("Disable"), permissions=["disable"])
     def disable_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Disable the selected schedules."""
         self._act(request, "disable", queryset)
@@ -246,6 +255,6 @@ class ScheduleAdmin(Base[Schedule]):
                     self.log_verb(request, schedule, verb, result.text)
             except JobQueueError as error:
                 self.log_refusal(request, schedule, verb, str(error))
-                self.message_user(request, f"Schedule {schedule}: {error}", messages.ERROR)
+                self.message_user(request, _("Schedule %(name)s: %(text)s") % {"name": schedule, "text": error}, messages.ERROR)
             else:
                 self.message_user(request, result.shown(str(schedule)), messages.SUCCESS)

@@ -13,14 +13,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext as _
 
-from jobqueue.admin import columns, listing
+from jobqueue.admin import columns, figures, listing
 from jobqueue.admin.actions import MAX_AT_ONCE, ActingAdmin
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import NOTHING, ago, between
 from jobqueue.admin.verbs import CANCEL, PAUSE, RESUME, Verb
 from jobqueue.core import masking
-from jobqueue.core.amounts import bounded
 from jobqueue.core.targets import Target
 from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import TargetHead
@@ -77,7 +77,7 @@ class TargetsAdmin(ActingAdmin):
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
-            "title": "Targets",
+            "title": _("Targets"),
             "is_nav_sidebar_enabled": False,
             "opts": self.opts,
             "media": self.media,
@@ -106,7 +106,7 @@ class TargetsAdmin(ActingAdmin):
         if blocking:
             return self.act(request, CANCEL, blocking, on_list=False) or page
         self.log_missing(request, "clear", [f"target {target.name} of tenant {target.tenant!r}"])
-        self.message_user(request, f"No job holds or blocks target {_name(target.name)!r} now.", messages.WARNING)
+        self.message_user(request, _("No job holds or blocks target %(name)s now.") % {"name": repr(_name(target.name))}, messages.WARNING)
         return page
 
     def back(self, request: HttpRequest, job_id: int | None) -> HttpResponse:
@@ -142,9 +142,9 @@ class TargetsAdmin(ActingAdmin):
             tenant=_name(summary.tenant) or NOTHING,
             changelist_url=f"{self._url('changelist')}?{urlencode({TARGET: summary.target, **of_tenant})}" if plain else "",
             holder=job,
-            badge=columns.status(job) if job is not None else columns.badge("queued", "Free") if not summary.holder_status else NOTHING,
+            badge=columns.status(job) if job is not None else columns.badge("queued", _("Free")) if not summary.holder_status else NOTHING,
             held_for=ago(summary.since, now) if summary.since is not None else NOTHING,
-            waiting=bounded(summary.waiting, summary.waiting_is_capped),
+            waiting=figures.count(summary.waiting, more=summary.waiting_is_capped),
             oldest_waits=between(summary.oldest_waiting_at, now) if summary.oldest_waiting_at is not None else NOTHING,
             next_id=next((job_id for job_id in (head.queued, head.parked) if job_id is not None), None)
             if not summary.holder_status

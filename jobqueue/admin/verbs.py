@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from django.http import HttpRequest
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy, gettext_noop
 
 from jobqueue.core import states
 from jobqueue.core.answers import Answer
@@ -20,13 +22,13 @@ class Verb:
     """An action on jobs: its permission, the states in which it is possible, and its texts."""
 
     name: str
-    label: str
-    done: str
+    label: Promise
+    done: str  # English, as the audit records it; pages translate it
     requested: str
     act: Callable[[int], Answer]
     possible: Callable[[Job], bool]
     statuses: tuple[Status, ...]  # the statuses in which it may be possible
-    warning: str = ""  # the effect on the jobs, for the confirmation; empty: no confirmation
+    warning: Promise | str = ""  # the effect on the jobs, for the confirmation; empty: no confirmation
     asks_about: Status | None = Status.RUNNING  # None: confirm each job that it can change
     final: bool = False  # it cannot be undone: for more than one job, always confirm
 
@@ -36,7 +38,7 @@ class Verb:
 
     def named_for(self, job: Job) -> Verb:
         """Return this verb with the label that says what it does with the job."""
-        labels = {Status.ERROR: "Retry", Status.RUNNING: "Withdraw stop"} if self.name == "resume" else {}
+        labels = {Status.ERROR: gettext_lazy("Retry"), Status.RUNNING: gettext_lazy("Withdraw stop")} if self.name == "resume" else {}
         return replace(self, label=labels.get(Status(job.status), self.label))
 
     def asks(self, job: Job) -> bool:
@@ -66,13 +68,13 @@ def _can_run_now(job: Job) -> bool:
 
 CANCEL: Final = Verb(
     name="cancel",
-    label="Cancel",
-    done="canceled",
-    requested="asked to stop, to be canceled",
+    label=gettext_lazy("Cancel"),
+    done=gettext_noop("canceled"),
+    requested=gettext_noop("asked to stop, to be canceled"),
     act=control.cancel,
     possible=_can_cancel,
     statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.ERROR),
-    warning=(
+    warning=gettext_lazy(
         "Canceling is final: a canceled job never runs again, and cannot be resumed. A running task is interrupted, and "
         "what it has done so far is not undone. If other jobs wait for the target of a job, the next one starts."
     ),
@@ -80,41 +82,41 @@ CANCEL: Final = Verb(
 )
 PAUSE: Final = Verb(
     name="pause",
-    label="Pause",
-    done="paused",
-    requested="asked to stop, to be paused",
+    label=gettext_lazy("Pause"),
+    done=gettext_noop("paused"),
+    requested=gettext_noop("asked to stop, to be paused"),
     act=control.pause,
     possible=_can_pause,
     statuses=(Status.PENDING, Status.QUEUED, Status.RUNNING),
-    warning="The task is interrupted. When the job is resumed, the task starts from its beginning.",
+    warning=gettext_lazy("The task is interrupted. When the job is resumed, the task starts from its beginning."),
 )
 RESUME: Final = Verb(
     name="resume",
-    label="Resume",
-    done="resumed",
-    requested="resumed",
+    label=gettext_lazy("Resume"),
+    done=gettext_noop("resumed"),
+    requested=gettext_noop("resumed"),
     act=control.resume,
     possible=_can_resume,
     statuses=(Status.PAUSED, Status.ERROR),
 )
 RUN_NOW: Final = Verb(
     name="run_now",
-    label="Run now",
-    done="queued to run now",
-    requested="queued to run now",
+    label=gettext_lazy("Run now"),
+    done=gettext_noop("queued to run now"),
+    requested=gettext_noop("queued to run now"),
     act=control.run_now,
     possible=_can_run_now,
     statuses=(Status.PENDING,),
 )
 DELETE: Final = Verb(
     name="delete",
-    label="Delete",
-    done="deleted",
-    requested="deleted",
+    label=gettext_lazy("Delete"),
+    done=gettext_noop("deleted"),
+    requested=gettext_noop("deleted"),
     act=control.delete,
     possible=_can_delete,
     statuses=tuple(status for status in Status if status != Status.RUNNING),
-    warning=(
+    warning=gettext_lazy(
         "Deleting a job removes its arguments, its result and its history; this cannot be undone. If other jobs wait for "
         "its target, the next one starts."
     ),

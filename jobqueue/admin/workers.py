@@ -23,9 +23,10 @@ from django.utils.translation import gettext_lazy as _lazy
 
 from jobqueue import clock
 from jobqueue.access import audit
-from jobqueue.admin import columns
+from jobqueue.admin import columns, figures
 from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import NOTHING, between, duration, moment
+from jobqueue.admin.labels import translated
 from jobqueue.db import Now
 from jobqueue.exceptions import WorkerDoesNotExist
 from jobqueue.insight.worker_page import MAX_JOBS, Departed, duties_of, jobs_of, left_workers, releases, stuck_of
@@ -151,7 +152,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
         """Return `WorkerChangeList`."""
         return WorkerChangeList
 
-    @admin.display(description="running")
+    @admin.display(description=_lazy("running"))
     def running_now(self, worker: Worker) -> str:
         """Return how many jobs it holds now, by their leases, because its own row is up to 10 s old."""
         number = getattr(worker, "held", None)
@@ -161,40 +162,40 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
         """Return the workers with the database's time, against which their heartbeats are compared."""
         return super().get_queryset(request).annotate(now=Now())
 
-    @admin.display(description="host : process", ordering="host")
+    @admin.display(description=_lazy("host : process"), ordering="host")
     def process(self, worker: Worker) -> str:
         """Return its host and process."""
         return str(worker)
 
-    @admin.display(description="state")
+    @admin.display(description=_lazy("state"))
     def shown_state(self, worker: Worker) -> SafeString:
         """Return its state; "silent" if its last heartbeat is too old."""
         if (_now(worker) - worker.heartbeat_at).total_seconds() > HEARD_SECONDS:
-            return columns.badge("silent", "Silent")
-        return columns.badge(worker.shown_state.lower(), worker.shown_state.capitalize())
+            return columns.badge("silent", _("Silent"))
+        return columns.badge(worker.shown_state.lower(), translated(worker.shown_state.capitalize()))
 
-    @admin.display(description="queues")
+    @admin.display(description=_lazy("queues"))
     def served(self, worker: Worker) -> str:
         """Return the queues that it serves."""
         queues: Any = worker.queues
-        return ", ".join(map(str, queues)) if isinstance(queues, list) and queues else "all"
+        return ", ".join(map(str, queues)) if isinstance(queues, list) and queues else _("all")
 
-    @admin.display(description="slots", ordering="slots")
+    @admin.display(description=_lazy("slots"), ordering="slots")
     def shown_slots(self, worker: Worker) -> SafeString | str:
         """Return the number of its slots, and their last change; the tooltip shows the reason."""
         change = _change(worker)
         if change is None:
             return str(worker.slots)
-        note = f"{change.moved}, {change.ago} ago"
+        note = f"{change.moved}, {change.ago}"
         return format_html('{} <span class="jq-note" title="{}">{}</span>', worker.slots, change.why, note)
 
-    @admin.display(description="last change of slots")
+    @admin.display(description=_lazy("last change of slots"))
     def scaled(self, worker: Worker) -> SafeString | str:
         """Return the last change of its slots in full."""
         change = _change(worker)
-        return NOTHING if change is None else f"{change.moved}, {change.ago} ago: {change.why}"
+        return NOTHING if change is None else f"{change.moved}, {change.ago}: {change.why}"
 
-    @admin.display(description="stuck threads")
+    @admin.display(description=_lazy("stuck threads"))
     def stuck_threads(self, worker: Worker) -> SafeString | str:
         """Return the number of abandoned threads, with emphasis if there are any."""
         return format_html('<strong class="jq-alarm">{}</strong>', worker.stuck) if worker.stuck else "0"
@@ -202,7 +203,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     @admin.display(description=_lazy("memory"))
     def memory(self, worker: Worker) -> str:
         """Return the memory of its process."""
-        return f"{worker.memory_mb:,} MB" if worker.memory_mb else NOTHING
+        return f"{figures.count(worker.memory_mb)} MB" if worker.memory_mb else NOTHING
 
     @admin.display(description=_lazy("leads the duties"))
     def duties(self, worker: Worker) -> SafeString | str:
@@ -210,21 +211,21 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
         links = [(reverse("admin:jobqueue_backgroundjoblease_change", args=[quote(name)]), name) for name in duties_of(worker)]
         return format_html_join(", ", '<a href="{}">{}</a>', links) or NOTHING
 
-    @admin.display(description="services")
+    @admin.display(description=_lazy("services"))
     def troubles(self, worker: Worker) -> SafeString | str:
         """Return the services that are stuck, with emphasis if there are any."""
         troubles = stuck_services(worker) + failed_modules(worker)
-        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(troubles)) if troubles else "OK"
+        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(troubles)) if troubles else _("OK")
 
-    @admin.display(description="started", ordering="started_at")
+    @admin.display(description=_lazy("started"), ordering="started_at")
     def started(self, worker: Worker) -> SafeString:
         """Return when it started."""
         return moment(worker.started_at, _now(worker))
 
-    @admin.display(description="last heartbeat", ordering="heartbeat_at")
+    @admin.display(description=_lazy("last heartbeat"), ordering="heartbeat_at")
     def heard(self, worker: Worker) -> str:
         """Return how long ago it last wrote its row."""
-        return f"{between(worker.heartbeat_at, _now(worker))} ago"
+        return _("%(duration)s ago") % {"duration": between(worker.heartbeat_at, _now(worker))}
 
 
 class WorkerChangeList(ChangeList):
@@ -254,7 +255,8 @@ def _left() -> list[LeftRow]:
     """Return the workers that left, the last first."""
     now, labels = clock.now(), dict(LeftWorker.How.choices)
     return [
-        LeftRow(one, labels.get(one.how, one.how), between(one.started_at, one.left_at), moment(one.left_at, now)) for one in left_workers()
+        LeftRow(one, translated(labels.get(one.how, one.how)), between(one.started_at, one.left_at), moment(one.left_at, now))
+        for one in left_workers()
     ]
 
 
@@ -274,8 +276,9 @@ def _change(worker: Worker) -> Change | None:
     if len(known) != 5:
         return None
     age, before, after, running, claimable = known
-    ago = duration((_now(worker) - worker.heartbeat_at).total_seconds() + age)
-    why = f"{scaling.get('why')} ({running:.0f} running, {claimable:.0f} claimable)"
+    ago = _("%(duration)s ago") % {"duration": duration((_now(worker) - worker.heartbeat_at).total_seconds() + age)}
+    counts = {"why": scaling.get("why"), "running": f"{running:.0f}", "claimable": f"{claimable:.0f}"}
+    why = _("%(why)s (%(running)s running, %(claimable)s claimable)") % counts
     return Change(f"{before:.0f} \N{RIGHTWARDS ARROW} {after:.0f}", ago, why)
 
 

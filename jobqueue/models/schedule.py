@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from jobqueue.core.cron import MAX_CRON, MAX_ZONE, MISSED, Timing
 from jobqueue.core.masking import mask_text
@@ -39,24 +40,24 @@ class Schedule(fields.Row):
     task = models.CharField(max_length=500, help_text="Dotted path of a registered task.")
     args = fields.json(list, help_text="Positional arguments: a JSON list.")
     kwargs = fields.json(dict, help_text="Arguments by name: a JSON object.")
-    queue = fields.text(200, help_text="Empty: the task's own.")
-    priority = models.SmallIntegerField(null=True, blank=True, help_text="-100 to 100; empty: the task's own.")
-    tenant = fields.text(200, help_text="Empty: the task's own.")
-    target = fields.text(200, help_text="Empty: the task's own.")
+    queue = fields.text(200, help_text=_("Empty: the task's own."))
+    priority = models.SmallIntegerField(null=True, blank=True, help_text=_("-100 to 100; empty: the task's own."))
+    tenant = fields.text(200, help_text=_("Empty: the task's own."))
+    target = fields.text(200, help_text=_("Empty: the task's own."))
 
-    cron = fields.text(MAX_CRON, help_text="Minute, hour, day of the month, month, day of the week. Or an interval.")
-    interval_seconds = models.PositiveIntegerField(null=True, blank=True, help_text="Counted from 1970 in UTC: 3600 is every full hour.")
+    cron = fields.text(MAX_CRON, help_text=_("Minute, hour, day of the month, month, day of the week. Or an interval."))
+    interval_seconds = models.PositiveIntegerField(null=True, blank=True, help_text=_("Counted from 1970 in UTC: 3600 is every full hour."))
     time_zone = models.CharField(
-        max_length=MAX_ZONE, default=timezone.get_default_timezone_name, help_text="The time zone of the cron expression."
+        max_length=MAX_ZONE, default=timezone.get_default_timezone_name, help_text=_("The time zone of the cron expression.")
     )
     missed = models.CharField(
         max_length=16,
         choices=Missed.choices,
         default=Missed.ONCE,
         db_default=Missed.ONCE,
-        help_text="What to do with times that were missed during a downtime.",
+        help_text=_("What to do with times that were missed during a downtime."),
     )
-    missed_limit = fields.number(100, help_text="The maximum number of missed times that run, if all of them run.")
+    missed_limit = fields.number(100, help_text=_("The maximum number of missed times that run, if all of them run."))
     enabled = models.BooleanField(default=True, db_default=True)
 
     retired_at = fields.moment(help_text="When a worker found that the code no longer declares it.")

@@ -1,0 +1,51 @@
+"""Translate the labels that the admin shares with the command line and REST, which stay English."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext, gettext_noop
+
+# The labels of the models' choices, so that the catalogues have them.
+LABELS = frozenset(
+    {
+        gettext_noop("Pending"),
+        gettext_noop("Queued"),
+        gettext_noop("Running"),
+        gettext_noop("Paused"),
+        gettext_noop("Error"),
+        gettext_noop("Success"),
+        gettext_noop("Canceled"),
+        gettext_noop("its time"),
+        gettext_noop("its children"),
+        gettext_noop("its target"),
+        gettext_noop("run again"),
+        gettext_noop("hold for an operator"),
+        gettext_noop("Open"),
+        gettext_noop("Done"),
+        gettext_noop("Stopped"),
+        gettext_noop("Failed"),
+        gettext_noop("Delivered"),
+        gettext_noop("skip them"),
+        gettext_noop("run once, late"),
+        gettext_noop("run all, up to a limit"),
+        gettext_noop("Draining"),
+        gettext_noop("Drained"),
+        gettext_noop("stopped"),
+        gettext_noop("drained, then stopped"),
+        gettext_noop("failed"),
+        gettext_noop("killed"),
+        gettext_noop("silent for a day"),
+        gettext_noop("status"),
+        gettext_noop("waiting"),
+        gettext_noop("queue"),
+        gettext_noop("task"),
+        gettext_noop("target"),
+        gettext_noop("tenant"),
+        gettext_noop("ended within"),
+        gettext_noop("before"),
+    }
+)
+
+
+def translated(label: object) -> str:
+    """Return a label in the language of the reader."""
+    return gettext(str(label))
