@@ -1,4 +1,4 @@
-"""Bring the catalogues of translations up to date with the texts of the admin, and compile them: ``make messages``.
+"""Renew the catalogues of translations from the texts of the admin, and compile them: ``make messages``.
 
 Texts are found without GNU gettext: in Python by its syntax tree, in templates by Django's own conversion to Python.
 """
