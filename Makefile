@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 # Compiled modules are kept, whatever the environment says: else each of hundreds of processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo package lock test test-all test-zones test-plain test-pgbouncer test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes words migrations bench clean
+.PHONY: help install demo package lock test test-all test-zones test-plain test-pgbouncer test-rows django-6.0 django-6.1 django-6.1-pgbouncer lint style types layers sizes words migrations messages bench clean
 
 help:
 	@echo "make demo        install, fill the queue of the demo project, run it, and serve its admin (ARGS=--once: end with the batch)"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-rows   try every bad row that the generator knows beside good jobs, on both databases (about an hour)"
 	@echo "make django-6.1  run the tests of what builds on Django's insides on Django 6.1 (PYTHON=python3.12 or newer); django-6.0: what the task backend promises"
 	@echo "make lint        check style, types, layers, sizes, words and migrations"
+	@echo "make messages    renew the catalogues of translations from the texts of the admin, and compile them"
 	@echo "make bench       run the benchmarks (ARGS=--help tells more)"
 	@echo "make clean       remove the environments, caches and reports; the data in .data stays"
 
@@ -108,6 +109,10 @@ test-all: $(STAMP)
 lock: $(STAMP) .venv-dj61/.installed
 	$(PY) .ci/lock.py --editable . --group dev
 	.venv-dj61/bin/python .ci/lock.py --editable . --group dev "Django~=6.1.0"
+
+# The catalogues of translations; what is new in them is to be translated.
+messages: $(STAMP)
+	$(PY) .ci/messages.py
 
 # What a user gets: the archives, the description, a clean installation that runs a job.
 package: .venv-package/.installed

@@ -22,7 +22,12 @@ IN_SDIST = (
     "tests/factories.py",
     "demo_project/settings.py",
 )
-IN_WHEEL = ("jobqueue/py.typed", "jobqueue/static/jobqueue/admin.css", "jobqueue/templates/jobqueue/admin/job.html")
+IN_WHEEL = (
+    "jobqueue/py.typed",
+    "jobqueue/locale/ar/LC_MESSAGES/django.mo",
+    "jobqueue/static/jobqueue/admin.css",
+    "jobqueue/templates/jobqueue/admin/job.html",
+)
 SETTINGS = """
 SECRET_KEY = "x"
 INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "jobqueue", "shop"]
