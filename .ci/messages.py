@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from babel.messages import Catalog, mofile, pofile
@@ -15,6 +16,7 @@ from django.utils.translation.template import templatize
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "jobqueue"
+DATE = datetime(2026, 1, 1, tzinfo=UTC)
 LANGUAGES = ("ar", "de", "es", "fr")
 FUNCTIONS = {"_", "_lazy", "gettext", "gettext_lazy", "gettext_noop", "ngettext", "ngettext_lazy", "pgettext", "npgettext"}
 STRING = r"""u?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
@@ -94,6 +96,7 @@ def write(catalog: Catalog, language: str) -> None:
     fields = {"Language": language, "Content-Type": "text/plain; charset=utf-8", "Plural-Forms": catalog.plural_forms}
     head = 'msgid ""\nmsgstr ""\n' + "".join(f'"{name}: {value}\\n"\n' for name, value in fields.items()) + "\n"
     path.write_text(head + path.read_text())
+    catalog.creation_date = catalog.revision_date = DATE  # so that the same texts are the same file
     with path_of(language, "mo").open("wb") as file:
         mofile.write_mo(file, catalog)
 
