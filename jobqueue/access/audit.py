@@ -43,7 +43,7 @@ def record(actor: Any, verb: str, subject: Model | str, verdict: str, address: s
 
 def log_line(actor: Any, verb: str, subject: Model | str, verdict: str, address: str = "", text: str = "") -> None:
     """Write only the log record and the row, for changes that Django itself has written into the admin's log."""
-    named = subject if isinstance(subject, str) else f"{subject._meta.verbose_name} {subject.pk}"
+    named = subject if isinstance(subject, str) else f"{subject._meta.verbose_name_raw} {subject.pk}"
     values = [printable(mask_text(value))[:MAX_REPR] for value in (name_of(actor), verb, named, verdict, address, text)]
     extra = dict(zip(("actor", "verb", "object", "verdict", "address", "text"), values, strict=True))
     if verdict in (DONE, REQUESTED):

@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 
 from django.utils import timezone
+from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -23,15 +24,15 @@ def duration(seconds: float) -> str:
     """Return a duration in at most two units, such as "0.21 s" or "2 h 05 min"."""
     seconds = max(seconds, 0.0)
     if seconds < 10:
-        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+        return _("%(number)s s") % {"number": number_format(seconds, 2 if seconds < 1 else 1)}
     whole = int(seconds)
     if whole < MINUTE:
-        return f"{whole} s"
+        return _("%(number)s s") % {"number": whole}
     if whole < HOUR:
-        return f"{whole // MINUTE} min {whole % MINUTE:02} s"
+        return _("%(minutes)s min %(seconds)s s") % {"minutes": whole // MINUTE, "seconds": f"{whole % MINUTE:02}"}
     if whole < DAY:
-        return f"{whole // HOUR} h {whole % HOUR // MINUTE:02} min"
-    return f"{whole // DAY} d {whole % DAY // HOUR} h"
+        return _("%(hours)s h %(minutes)s min") % {"hours": whole // HOUR, "minutes": f"{whole % HOUR // MINUTE:02}"}
+    return _("%(days)s d %(hours)s h") % {"days": whole // DAY, "hours": whole % DAY // HOUR}
 
 
 def between(begin: datetime, end: datetime) -> str:

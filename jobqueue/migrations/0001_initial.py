@@ -194,6 +194,8 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "verbose_name": "job",
+                "verbose_name_plural": "jobs",
                 "ordering": ("-id",),
                 "permissions": (
                     ("cancel_job", "Can cancel jobs"),
@@ -368,6 +370,8 @@ class Migration(migrations.Migration):
                 ("changed_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
+                "verbose_name": "queue",
+                "verbose_name_plural": "queues",
                 "ordering": ("name",),
                 "permissions": (
                     ("pause_queue", "Can pause queues"),
@@ -539,6 +543,8 @@ class Migration(migrations.Migration):
                 ("changed_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
+                "verbose_name": "schedule",
+                "verbose_name_plural": "schedules",
                 "ordering": ("name",),
                 "permissions": (
                     ("enable_schedule", "Can enable schedules"),
@@ -656,6 +662,8 @@ class Migration(migrations.Migration):
                 ("heartbeat_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
+                "verbose_name": "worker",
+                "verbose_name_plural": "workers",
                 "ordering": ("-heartbeat_at",),
                 "permissions": (("drain_worker", "Can drain workers"),),
                 "constraints": [
@@ -995,6 +1003,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "verbose_name": "webhook delivery",
                 "verbose_name_plural": "webhook deliveries",
                 "ordering": ("-id",),
                 "permissions": (

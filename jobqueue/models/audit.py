@@ -1,6 +1,7 @@
 """The audit: one row for each change that a user or an operator has made, written in the transaction of the change."""
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from jobqueue.db import MomentField, Now
 from jobqueue.models import fields
@@ -30,8 +31,8 @@ class AuditRecord(fields.Row):
     class Meta:
         ordering = ("-id",)
         default_permissions = ("view",)
-        verbose_name = "activity"
-        verbose_name_plural = "activities"
+        verbose_name = _("activity")
+        verbose_name_plural = _("activities")
         constraints = (fields.time_constraint("jobqueue_audit_times", "at"),)
         indexes = (
             models.Index(fields=["name", "id"], name="jobqueue_audit_of_user"),

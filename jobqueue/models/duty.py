@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from jobqueue.managers.duties import LeaseManager
 from jobqueue.models import fields
@@ -25,8 +26,8 @@ class BackgroundJobLease(models.Model):
 
     class Meta:
         ordering = ("job_name",)
-        verbose_name = "duty"
-        verbose_name_plural = "duties"
+        verbose_name = _("duty")
+        verbose_name_plural = _("duties")
         permissions = (("release_backgroundjoblease", "Can release the leaders of duties"),)
         constraints = (
             models.CheckConstraint(condition=~models.Q(job_name=""), name="jobqueue_duty_name"),

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 from django.db import models
 from django.db.models import Case, F, Q, When
+from django.utils.translation import gettext_lazy as _
 
 from jobqueue.core import states
 from jobqueue.core.answers import Answer
@@ -109,6 +110,8 @@ class Job(models.Model):
     reports: ClassVar[ModuleType]
 
     class Meta:
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
         ordering = ("-id",)
         permissions = (
             ("cancel_job", "Can cancel jobs"),

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 
 from jobqueue.core.masking import mask_text
 from jobqueue.db import MomentField, Now
@@ -29,6 +30,8 @@ class Queue(fields.Row):
     objects: ClassVar[QueueManager["Queue"]] = QueueManager()
 
     class Meta:
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
         ordering = ("name",)
         permissions = (
             ("pause_queue", "Can pause queues"),

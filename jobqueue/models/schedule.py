@@ -79,6 +79,8 @@ class Schedule(fields.Row):
     objects: ClassVar[ScheduleManager[Schedule]] = ScheduleManager()
 
     class Meta:
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
         ordering = ("name",)
         permissions = (
             ("enable_schedule", "Can enable schedules"),

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 
 from jobqueue.core.webhook_rules import shown_url
 from jobqueue.db import MomentField, Now, UUIDField
@@ -57,7 +58,8 @@ class WebhookDelivery(fields.Row):
 
     class Meta:
         ordering = ("-id",)
-        verbose_name_plural = "webhook deliveries"
+        verbose_name = _("webhook delivery")
+        verbose_name_plural = _("webhook deliveries")
         permissions = (("redeliver_webhookdelivery", "Can redeliver webhooks"), ("give_up_webhookdelivery", "Can give up webhooks"))
         constraints = (
             models.CheckConstraint(condition=Q(status__in=["PENDING", "DELIVERED", "FAILED"]), name="jobqueue_delivery_status"),

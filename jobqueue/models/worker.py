@@ -5,6 +5,7 @@ was stopping, this does not count as a crash of its jobs.
 """
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from jobqueue.db import MomentField, Now, UUIDField
 from jobqueue.models import fields
@@ -43,6 +44,8 @@ class Worker(fields.Row):
     heartbeat_at = MomentField(db_default=Now())
 
     class Meta:
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
         ordering = ("-heartbeat_at",)
         permissions = (("drain_worker", "Can drain workers"),)
         constraints = (fields.time_constraint("jobqueue_worker_times", "started_at", "heartbeat_at"),)

@@ -9,7 +9,6 @@
   const page = document.getElementById("jobqueue-job");
   if (!page || !page.dataset.events || !window.EventSource || !window.jobqueue) return;
 
-  const WORDS = { live: "Live", reconnecting: "Reconnecting…", off: "Not live", ended: "Ended", deleted: "Deleted" };
   const FINAL = ["SUCCESS", "CANCELED"];
   const PATIENCE_MS = 2_000; // a shorter break is not shown
   const BETWEEN_FETCHES_MS = 1_500, AFTER_FAILURE_MS = 5_000, MOST_FAILURES = 5;
@@ -53,7 +52,7 @@
     const write = () => {
       const node = find("jobqueue-live");
       node.dataset.mode = name;
-      put(node, WORDS[name]);
+      put(node, node.dataset[name]);
     };
     if (name === "reconnecting") soon = setTimeout(write, PATIENCE_MS);
     else write();
