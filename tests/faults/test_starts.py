@@ -194,6 +194,8 @@ def test_a_parent_whose_children_never_report_ends_them(workers: Workers, crowd:
     lines = [
         "import sys",
         f"sys.executable = {str(silent)!r}",
+        "import django",
+        "django.setup()",
         "from jobqueue.worker.fleet import processes",
         "processes.REPORT_SECONDS = 1",
         "sys.argv = ['manage.py', 'runworkers', '--processes', '2']",
