@@ -151,8 +151,9 @@ NEXT_DJANGO := $(wildcard tests/test_conformance*.py tests/worker/test_failures_
 django-6.1: .venv-dj61/.installed
 	$(call PYTEST,.venv-dj61,$@) $(TOGETHER) $(NEXT_DJANGO) $(ARGS)
 
+# test-pgbouncer runs the long ones, too.
 django-6.1-pgbouncer: .venv-dj61/.installed
-	TEST_PGBOUNCER=1 $(call PYTEST,.venv-dj61,postgresql-pgbouncer) $(TOGETHER) $(ARGS)
+	TEST_PGBOUNCER=1 $(call PYTEST,.venv-dj61,postgresql-pgbouncer) $(QUICK) $(ARGS)
 
 CONFORMANCE := $(wildcard tests/test_conformance*.py tests/tasks_layer)
 
