@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -103,6 +103,26 @@ def test_the_page_the_command_and_rest_filter_by_user_and_verb(root: Client) -> 
     for arguments in (("--job", "x"), ("--limit", "0")):
         with pytest.raises(CommandError):
             run("activity", *arguments)
+
+
+def test_what_was_done_yesterday_is_found_by_page_rest_and_command(root: Client) -> None:
+    for days, name in ((0, "mail"), (1, "print"), (2, "fax")):
+        audit.record("operator x", "pause", Queue(name=name), audit.DONE)
+        AuditRecord.objects.filter(key=name).update(at=clock.now() - timedelta(days=days))
+    url = next(choice["query_string"] for choice in choices(root) if choice["display"] == "Yesterday")
+    assert [one.key for one in root.get(f"{PAGE}{url}").context["cl"].result_list] == ["print"]
+    now = datetime.now(UTC)
+    since, before = f"{now - timedelta(hours=36):%Y-%m-%dT%H:%MZ}", "12h"
+    assert [one["object"] for one in root.get(f"{REST}?since={since}&before={before}").json()["activity"]] == ["queue print"]
+    assert [one["object"] for one in told("activity", "--since", "36h", "--before", before)[0]] == ["queue print"]
+    assert root.get(f"{REST}?since=x").json()["error"]["message"].startswith("since is 'x'; it must be a number with s, m, h, d or w")
+    with pytest.raises(CommandError, match="--before is 'x'; it must be"):
+        run("activity", "--before", "x")
+
+
+def choices(root: Client) -> list[dict[str, Any]]:
+    spec = root.get(PAGE).context["cl"].filter_specs[-1]
+    return [*spec.choices(root.get(PAGE).context["cl"])]
 
 
 def acme(user: Any) -> Q:

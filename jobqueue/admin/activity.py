@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -60,12 +61,23 @@ class VerbFilter(ValueFilter):
     parameter_name, column = "verb", "verb"
 
 
+class TimeFilter(DateFieldListFilter):
+    """Django's filter by time, which offers yesterday, too."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Add yesterday behind today."""
+        super().__init__(*args, **options)
+        today: Any = self.links[1][1][self.lookup_kwarg_since]
+        limits: Any = {self.lookup_kwarg_since: today - timedelta(days=1), self.lookup_kwarg_until: today}
+        self.links = (*self.links[:2], (_("Yesterday"), limits), *self.links[2:])
+
+
 class ActivityAdmin(ReadOnlyAdmin[AuditRecord]):
     """The admin of the activity, which only shows it."""
 
     list_display = ("when", "who", "verb", "shown_object", "result", "origin")
     list_display_links = None
-    list_filter = (UserFilter, VerbFilter, ("at", DateFieldListFilter))
+    list_filter = (UserFilter, VerbFilter, ("at", TimeFilter))
     list_per_page = 100
     list_max_show_all = 100
     sortable_by = ()

@@ -31,7 +31,7 @@ from jobqueue.core.search import part_of
 from jobqueue.core.states import Status
 from jobqueue.db import overview
 from jobqueue.exceptions import InvalidSearch
-from jobqueue.insight.error_kinds import last_errors_of
+from jobqueue.insight.error_kinds import last_errors_of, summary
 from jobqueue.insight.search import MAX_COUNTED, parsed
 from jobqueue.insight.workers import alive
 from jobqueue.models import BulkAction, Job
@@ -182,7 +182,7 @@ class BulkAdmin(ActingAdmin):
     def _bulk_counts(self, request: HttpRequest, found: actions.Preview, query: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
         """Return the numbers by status, queue, task and kind of error; each with the URL of the jobs that it counts."""
         errors = last_errors_of(self.get_queryset(request), found.by_kind)
-        kinds = {key: ": ".join(filter(None, errors[key])) if key in errors else key for key in found.by_kind}
+        kinds = {key: summary(*errors[key]) if key in errors else key for key in found.by_kind}
         columns_of = {
             _("By status"): [("status", key, translated(Status(key).label), number) for key, number in found.by_status.items()],
             _("By queue"): [("queue", key, key, number) for key, number in found.by_queue.items()],

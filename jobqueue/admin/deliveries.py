@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
 
@@ -24,9 +25,10 @@ from jobqueue.admin.delivery_verbs import DeliveryVerbsAdmin
 from jobqueue.admin.filters import EndedFilter
 from jobqueue.admin.formatting import excerpt, masked_json, moment, prose
 from jobqueue.admin.job_runs import Row
+from jobqueue.admin.pages import Pages
 from jobqueue.core.webhook_rules import shown_url
 from jobqueue.db import Now
-from jobqueue.models import WebhookDelivery
+from jobqueue.models import Job, Queue, WebhookDelivery
 
 Status = WebhookDelivery.Status
 
@@ -97,7 +99,8 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
             "title": _("Delivery %(number)s") % {"number": delivery.pk},
             "original": delivery,
             "status": cells.status(delivery),
-            "rows": _rows(delivery),
+            "rows": _rows(delivery, Pages(request)),
+            "webhook_url": self._webhook_url(request, delivery),
             "error": prose(delivery.error),
             "facts": masked_json(delivery.facts),
             "body": _body(delivery.body),
@@ -107,8 +110,17 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
         }
         return TemplateResponse(request, "jobqueue/admin/delivery.html", context)
 
+    def _webhook_url(self, request: HttpRequest, delivery: WebhookDelivery) -> str:
+        """Return the URL of the form that corrects the URL of the queue; empty if the user may not, or if the job has its own URL."""
+        if delivery.status == Status.DELIVERED or not request.user.has_perm("jobqueue.set_webhook_queue"):
+            return ""
+        if Job.objects.current.filter(pk=delivery.job_id).exclude(webhook_url="").exists():
+            return ""
+        pages = Pages(request)
+        return pages.url("jobqueue_queue_webhook", queue=delivery.queue, delivery=delivery.pk) if pages.may_view(Queue) else ""
 
-def _rows(delivery: WebhookDelivery) -> list[Row]:
+
+def _rows(delivery: WebhookDelivery, pages: Pages) -> list[Row]:
     now = cells.now_of(delivery)
     times = (
         (_("Created"), delivery.created_at),
@@ -118,7 +130,7 @@ def _rows(delivery: WebhookDelivery) -> list[Row]:
     return [
         Row(_("Event"), delivery.event),
         Row(_("Job"), cells.job(delivery)),
-        Row(_("Queue"), prose(delivery.queue)),
+        Row(_("Queue"), _queue(delivery, pages)),
         Row(_("Receiver"), excerpt(shown_url(delivery.url))),
         Row(_("Message id"), str(delivery.message_id)),
         Row(_("Attempts"), str(delivery.attempts)),
@@ -128,6 +140,12 @@ def _rows(delivery: WebhookDelivery) -> list[Row]:
         ),
         *(Row(name, moment(when, now)) for name, when in times if when is not None),
     ]
+
+
+def _queue(delivery: WebhookDelivery, pages: Pages) -> str:
+    """Return the name of the queue, as a link if the user may view its page."""
+    url = pages.url("jobqueue_queue_change", delivery.queue) if pages.may_view(Queue) else ""
+    return format_html('<a href="{}"><bdi>{}</bdi></a>', url, delivery.queue) if url else prose(delivery.queue)
 
 
 def _body(text: str) -> str:

@@ -132,10 +132,10 @@ class EndedFilter(SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
         """Return some durations, and the current one even if it is not one of them."""
-        offered = [(str(seconds), _in_the_last(seconds)) for seconds in (3600, 86_400, 14 * 86_400)]
+        offered = [(str(seconds), in_the_last(seconds)) for seconds in (3600, 86_400, 14 * 86_400)]
         seconds = self.seconds
         if seconds is not None and self.value() not in dict(offered):
-            offered.append((str(self.value()), _in_the_last(seconds)))
+            offered.append((str(self.value()), in_the_last(seconds)))
         return offered
 
     @property
@@ -229,7 +229,7 @@ class BeforeFilter(ColumnFilter):
         return queryset.filter(pk__lt=int(value)) if is_number else queryset.none()
 
 
-def _in_the_last(seconds: float) -> str:
+def in_the_last(seconds: float) -> str:
     """Return the label of a length of time until now."""
     if seconds >= 86_400 and seconds % 86_400 == 0:
         number = int(seconds // 86_400)

@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _lazy
 from jobqueue.access import audit
 from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import excerpt
+from jobqueue.admin.listing import as_id
 from jobqueue.core import event_names, webhook_rules
 from jobqueue.core.masking import mask_text
 from jobqueue.exceptions import InvalidOption, JobQueueError
@@ -86,7 +87,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         form = WebhookForm(request.POST) if request.method == "POST" else None
         if form is not None and form.is_valid():
             self._save(request, name, form.cleaned_data["url"], form.cleaned_data["events"])
-            return self.back()
+            return self.back(as_id(request.POST.get("delivery", "")))
         return self._page(request, name, form)
 
     @audited
@@ -135,6 +136,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
             "media": self.media + form.media,
             "form": form,
             "queue": name,
+            "delivery": as_id((request.POST if request.method == "POST" else request.GET).get("delivery", "")),
             "has_url": bool(now.url),
             "test": test,
         }
@@ -162,9 +164,10 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         self.message_user(request, text, messages.ERROR)
         return self.back()
 
-    def back(self) -> HttpResponse:
-        """Redirect to the list of queues."""
-        return HttpResponseRedirect(reverse("admin:jobqueue_queue_changelist", current_app=self.admin_site.name))
+    def back(self, delivery: int | None = None) -> HttpResponse:
+        """Redirect to the list of queues, or to the delivery from whose page the user came."""
+        page, args = ("jobqueue_queue_changelist", []) if delivery is None else ("jobqueue_webhookdelivery_change", [delivery])
+        return HttpResponseRedirect(reverse(f"admin:{page}", args=args, current_app=self.admin_site.name))
 
     def events_sent(self, queue: Queue) -> str:
         """Return the names of the events."""

@@ -175,7 +175,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         *("GET", "activity/", "activity", "Who did what to which object, the newest first.", activity.list_activity, "Activity"),
         permissions=("view_auditrecord",),
-        query=("actor", "did", "job", "limit", "after"),
+        query=("actor", "did", "job", "since", "before", "limit", "after"),
     ),
     Endpoint(
         *("GET", "scaler/", "scaler", "How many slots each queue needs.", samples.scaler, "Scaler", ("view_queue",), ("within",)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.http import HttpRequest
@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from jobqueue import public_ids
 from jobqueue.access import visible
 from jobqueue.api.responses import ApiError
-from jobqueue.core.search import MAX_LENGTH, Search
+from jobqueue.core.search import MAX_LENGTH, Search, time_of
 from jobqueue.core.texts import clean
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidSearch
@@ -102,6 +102,15 @@ def until(request: HttpRequest) -> timedelta | None:
     if not (value.isascii() and value.isdigit() and len(value) <= 9 and value[0] != "0"):
         raise ApiError(400, f"until is {shown(value)}; it must be a whole number of seconds, counted from now, from 1 to {MAX_PAUSE}.")
     return timedelta(seconds=int(value))
+
+
+def time(request: HttpRequest, name: str) -> datetime | timedelta | None:
+    """Return a time of the query, or the length of time until now; None if it is not given."""
+    value = request.GET.get(name)
+    try:
+        return None if value is None else time_of(name, value)
+    except InvalidSearch as error:
+        raise ApiError(400, str(error)) from None
 
 
 def choice(request: HttpRequest, name: str, choices: Sequence[str], default: str) -> str:

@@ -45,9 +45,11 @@ PARAMETERS: dict[str, tuple[dict[str, Any], str]] = {
     "actor": (QUERY, "Only what this user did, or this system user on the command line."),
     "did": (QUERY, "Only this verb, such as `cancel` or `redeliver`."),
     "job": (
-        {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "integer", "minimum": 1, "maximum": params.MAX_ID}]},
+        {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}]},
         "Only what was done to this job: its public id, or its number.",
     ),
+    "since": (QUERY, "Only what was done since then: an ISO 8601 time, by default in UTC, or a number with s, m, h, d or w, such as `2h`."),
+    "before": (QUERY, "Only what was done before then, in the same forms as `since`."),
     "delivery": ({"type": "integer", "minimum": 1, "maximum": params.MAX_ID}, "The number of the delivery."),
     "delivery_status": ({"enum": [*WebhookDelivery.Status.values]}, "Only deliveries in this state."),
     "verb": ({"enum": [*VERBS]}, "What to do; needs the permission of the verb, such as `cancel_job`."),

@@ -115,7 +115,7 @@ def _add_field(name: str, value: str, texts: dict[str, str], times: dict[str, da
     if name in texts or name in times:
         raise InvalidSearch(f"{name}: is given twice; each field can be given once. Remove one.")
     if name in TIMES:
-        times[name] = _time(name, value)
+        times[name] = time_of(name, value)
     elif name in CHOICES and value.upper() not in {choice.upper() for choice in CHOICES[name]}:
         raise InvalidSearch(f"{name} is {_shown(value)}; it must be one of {', '.join(CHOICES[name])}.")
     elif not value and name not in ("tenant", "kind"):
@@ -154,7 +154,8 @@ def _values(text: str) -> tuple[Any, ...]:
     return (text,)
 
 
-def _time(name: str, value: str) -> datetime | timedelta:
+def time_of(name: str, value: str) -> datetime | timedelta:
+    """Return the time, or the length of time until now, that a text such as "2h" or "2026-01-31" means."""
     if found := _LENGTH.fullmatch(value):
         seconds = int(found[1]) * _SECONDS[found[2]]
         if seconds <= MAX_SECONDS:
@@ -168,7 +169,7 @@ def _time(name: str, value: str) -> datetime | timedelta:
         if is_readable(at):
             return at
     rule = "a number with s, m, h, d or w (2h: two hours ago), or an ISO 8601 time, by default in UTC"
-    raise InvalidSearch(f"{name} is {_shown(value)}; it must be {rule}; {RULE}. For example, {name}:2h.")
+    raise InvalidSearch(f"{name} is {_shown(value)}; it must be {rule}; {RULE}. For example, 2h.")
 
 
 def _unquoted(text: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
 
 from jobqueue.access import visible
+from jobqueue.db import Now
 from jobqueue.models import AuditRecord, Job
 
 FIELDS = ("id", "actor", "name", "source", "verb", "object", "job_id", "verdict", "address", "text")
@@ -23,9 +25,17 @@ def records(user: Any) -> QuerySet[AuditRecord]:
 
 
 def activity(
-    user: Any, most: int, *, name: str = "", verb: str = "", job_id: int | None = None, after: int | None = None
+    user: Any,
+    most: int,
+    *,
+    name: str = "",
+    verb: str = "",
+    job_id: int | None = None,
+    after: int | None = None,
+    since: datetime | timedelta | None = None,
+    before: datetime | timedelta | None = None,
 ) -> tuple[list[AuditRecord], int | None]:
-    """Return up to `most` records of a user or operator by name, of a verb, or about a job, and the number to continue after, or None."""
+    """Return up to `most` records of a user or operator by name, of a verb, about a job, or of a time, and the number to continue after."""
     rows = records(user)
     if name:
         rows = rows.filter(name=name)
@@ -33,6 +43,9 @@ def activity(
         rows = rows.filter(verb=verb)
     if job_id is not None:
         rows = rows.filter(job_id=job_id)
+    for side, when in (("gte", since), ("lt", before)):
+        if when is not None:
+            rows = rows.filter(**{f"at__{side}": when if isinstance(when, datetime) else Now() - when})
     if after is not None:
         rows = rows.filter(pk__lt=after)
     found = list(rows[: most + 1])

@@ -122,3 +122,9 @@ def _kind(count: KindCount, error: LastError) -> ErrorKind:
         last_at=count.last_at,
         newest_id=count.newest_id,
     )
+
+
+def summary(exception: str, message: str) -> str:
+    """Return the class of an error and its message, which names the class first if a task raised the error."""
+    name = exception.rpartition(".")[2]
+    return message if message.startswith(name) else ": ".join(filter(None, [name, message]))

@@ -142,3 +142,5 @@ def test_filters_are_above_the_list_and_each_chosen_one_can_be_removed(viewer: C
     text = response.content.decode()
     assert text.index('<details class="jq-filters">') < text.index('id="result_list"')
     assert [(name, value) for name, value, _ in response.context["cl"].chips] == [("status", "QUEUED"), ("queue", "mail")]
+    chips = viewer.get(f"{LIST}?ended_within=3600").context["cl"].chips
+    assert [(name, value) for name, value, _ in chips] == [("ended", "in the last hour")]

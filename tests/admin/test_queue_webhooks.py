@@ -1,5 +1,6 @@
 """The form of a queue's webhook: who may use it, what it refuses, what is stored, and what other users see of the URL."""
 
+from html import unescape
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from jobqueue.core import webhook_rules
 from jobqueue.core.webhook_rules import shown_url
 from jobqueue.models import Queue
 from tests.admin.conftest import Login, told
-from tests.factories import JobFactory
+from tests.factories import DeliveryFactory, JobFactory
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/jobqueue/queue/"
@@ -41,6 +42,22 @@ def test_a_url_and_events_are_saved_and_who_did_it_is_kept_without_the_secret(ed
     said = f"The events job.started, job.failed are sent to {shown_url(URL)}."
     assert told(response) == [f"Queue mail: {said}"]
     assert audit() == [("mail", said)]
+
+
+def test_a_user_who_came_from_a_failing_delivery_returns_to_it_after_the_correction(login: Login) -> None:
+    delivery = DeliveryFactory(failed=True, queue="mail", job=JobFactory(queue="mail"))
+    page = f"/admin/jobqueue/webhookdelivery/{delivery.pk}/change/"
+    client = login("view_queue", "set_webhook_queue", "view_webhookdelivery", "view_job")
+    link = f"{FORM}?queue=mail&amp;delivery={delivery.pk}"
+    assert link in client.get(page).content.decode()
+    assert f'name="delivery" value="{delivery.pk}"' in client.get(unescape(link)).content.decode()
+    assert client.post(FORM, {"queue": "mail", "url": "no", "delivery": delivery.pk}).context["delivery"] == delivery.pk
+    assert client.post(FORM, {"queue": "mail", "url": URL, "delivery": delivery.pk}).url == page
+    assert client.post(FORM, {"queue": "mail", "url": URL, "delivery": "//evil.example"}).url == PAGE
+    assert link not in login("view_queue", "view_webhookdelivery", "view_job").get(page).content.decode()
+    delivery.job.webhook_url = URL
+    delivery.job.save()
+    assert link not in client.get(page).content.decode()
 
 
 def test_saving_it_again_changes_nothing_and_says_so(editor: Client) -> None:

@@ -91,6 +91,8 @@ def scene() -> dict[str, Any]:
         "record": AuditRecord.objects.create(actor="operator x", verb="cancel", object="job 7"),
         "row": row,
         "name": "mail",
+        "exception": "builtins.ValueError",
+        "message": "no",
         "mask": mask_of(job),
         "user": get_user_model().objects.create_user("viewer"),
         "queue": "mail",

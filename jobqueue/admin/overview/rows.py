@@ -15,7 +15,7 @@ from jobqueue.admin.formatting import NOTHING, ago, duration
 from jobqueue.admin.pages import Pages
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import shorten
-from jobqueue.insight.error_kinds import ErrorKind
+from jobqueue.insight.error_kinds import ErrorKind, summary
 from jobqueue.insight.fleet import Member
 from jobqueue.insight.histories import NOW_SECONDS, Histories, History
 from jobqueue.insight.queues import QueueState
@@ -114,8 +114,7 @@ class KindRow:
     number: str
     url: str
     task: str
-    exception: str
-    message: str
+    error: str
     last_at: str
     newest_id: int
     newest_url: str
@@ -128,8 +127,7 @@ def kind_rows(pages: Pages, kinds: Iterable[ErrorKind]) -> list[KindRow]:
             number=figures.count(kind.number, more=kind.number_is_capped),
             url=pages.url("jobqueue_job_error", kind.key),
             task=mask_text(kind.task),
-            exception=kind.exception.rpartition(".")[2],
-            message=shorten(kind.message.partition("\n")[0], MAX_TEXT),
+            error=shorten(summary(kind.exception, kind.message.partition("\n")[0]), MAX_TEXT),
             last_at=ago(kind.last_at, clock.now()) if kind.last_at is not None else NOTHING,
             newest_id=kind.newest_id,
             newest_url=pages.url("jobqueue_job_change", kind.newest_id),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from types import FrameType
 
 from jobqueue.bounded import call_within
 from jobqueue.core.time_limits import exceeded
@@ -23,9 +24,19 @@ def place_of(run: Run) -> str:
 
 
 def line_of(run: Run) -> str:
-    """Return the line of code where the thread of a run is now; empty if the thread is gone."""
+    """Return the line where the thread of a run is now, and the line in the module of its task that led there; empty if it is gone."""
     frame = sys._current_frames().get(run.thread_id or run.loop_id or 0)
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+    if frame is None:
+        return ""
+    own: FrameType | None = frame
+    module = run.job.task.rpartition(".")[0]
+    while own is not None and own.f_globals.get("__name__") != module:
+        own = own.f_back
+    return _line(frame) if own is None or own is frame else f"{_line(frame)}, called from {_line(own)}"
+
+
+def _line(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
 
 
 def notice(run: Run) -> str | None:
