@@ -229,6 +229,13 @@ class BeforeFilter(ColumnFilter):
         return queryset.filter(pk__lt=int(value)) if is_number else queryset.none()
 
 
+def chip(name: str, value: str) -> tuple[str, str]:
+    """Return the name and the value of a filter in words."""
+    if name == "ended_within" and value.isascii() and value.isdigit() and len(value) < 12:
+        return _("ended"), in_the_last(float(value))
+    return translated(name.replace("_", " ")), value
+
+
 def in_the_last(seconds: float) -> str:
     """Return the label of a length of time until now."""
     if seconds >= 86_400 and seconds % 86_400 == 0:

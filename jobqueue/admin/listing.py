@@ -28,8 +28,7 @@ from jobqueue.access import visible
 from jobqueue.admin import figures, nothing
 from jobqueue.admin.base import MAX_ID
 from jobqueue.admin.columns import number, owner_of
-from jobqueue.admin.filters import in_the_last
-from jobqueue.admin.labels import translated
+from jobqueue.admin.filters import chip
 from jobqueue.admin.nothing import NothingFound
 from jobqueue.core import masking
 from jobqueue.core.search import Search, part_of
@@ -245,7 +244,7 @@ class JobChangeList(BaseChangeList):
     def chips(self) -> list[tuple[str, str, str]]:
         """The chosen filters: the name, the value, and the URL of the list without it."""
         chosen = [(name, self.params[name]) for name in CHIPS if self.params.get(name)]
-        return [(*_chip(name, masking.mask_text(clean(value))), self.get_query_string(remove=[name])) for name, value in chosen]
+        return [(*chip(name, masking.mask_text(clean(value))), self.get_query_string(remove=[name])) for name, value in chosen]
 
     @cached_property
     def nothing_found(self) -> NothingFound | None:
@@ -277,13 +276,6 @@ class JobChangeList(BaseChangeList):
         older = some if self.unchecked else _("all older ones")
         text = _("%(window)s were searched, and %(older)s that are pending, queued, running, paused or in error.")
         return text % {**window, "older": older}
-
-
-def _chip(name: str, value: str) -> tuple[str, str]:
-    """Return the name and the value of a filter in words."""
-    if name == "ended_within" and value.isascii() and value.isdigit() and len(value) < 12:
-        return _("ended"), in_the_last(float(value))
-    return translated(name.replace("_", " ")), value
 
 
 def has_nul(request: HttpRequest) -> bool:
