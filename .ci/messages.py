@@ -19,6 +19,8 @@ PACKAGE = ROOT / "jobqueue"
 DATE = datetime(2026, 1, 1, tzinfo=UTC)
 LANGUAGES = ("ar", "de", "es", "fr")
 FUNCTIONS = {"_", "_lazy", "gettext", "gettext_lazy", "gettext_noop", "ngettext", "ngettext_lazy", "pgettext", "npgettext"}
+STYLES = PACKAGE / "static" / "jobqueue" / "admin.css"
+LABELS = STYLES.with_name("labels.css")
 STRING = r"""u?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 CALL = re.compile(rf"\b({'|'.join(sorted(FUNCTIONS))})\(\s*({STRING}(?:\s*,\s*{STRING})*)", re.DOTALL)
 
@@ -56,7 +58,27 @@ def found() -> dict[Message, list[str]]:
         for one in of_python(source) if path.suffix == ".py" else of_template(source):
             if name not in places.setdefault(one, []):
                 places[one].append(name)
+    for one, _rule in labels():
+        places.setdefault((None, one, None), []).append(STYLES.relative_to(ROOT).as_posix())
     return places
+
+
+def labels() -> list[tuple[str, str]]:
+    """Return the labels that the styles show before the cells of a list on a phone, each with its selector."""
+    return [
+        (text, selector.strip())
+        for selector, text in re.findall(r'^(.*::before) { content: "([a-z ]+) "; }$', STYLES.read_text(), re.MULTILINE)
+    ]
+
+
+def translated_labels(catalogs: dict[str, Catalog]) -> str:
+    """Return the styles with the translated labels."""
+    rules = [
+        f'  :lang({code}) {selector} {{ content: "{catalog.get(text).string} "; }}'
+        for code, catalog in catalogs.items()
+        for text, selector in labels()
+    ]
+    return "\n".join(["/* Written by make messages, from admin.css and the catalogues. */", "@media (max-width: 767px) {", *rules, "}", ""])
 
 
 def path_of(language: str, suffix: str = "po") -> Path:
@@ -107,3 +129,4 @@ if __name__ == "__main__":
         write(catalog, code)
         missing = sum(not (all(one.string) if isinstance(one.string, tuple | list) else one.string) for one in catalog if one.id)
         print(f"{code}: {len(catalog)} texts, {missing} without a translation.")
+    LABELS.write_text(translated_labels({code: read(code) for code in LANGUAGES}))

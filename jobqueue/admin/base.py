@@ -164,4 +164,4 @@ class ReadOnlyAdmin(Base[M]):
         return False
 
     class Media:
-        css = {"all": ("jobqueue/admin.css",)}
+        css = {"all": ("jobqueue/admin.css", "jobqueue/labels.css")}

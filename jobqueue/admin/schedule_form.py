@@ -29,7 +29,9 @@ MAX_NAMED = 50
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     """The form of a schedule; an unchanged mask keeps the stored secret, if no change can send it to another receiver."""
 
-    task = forms.ChoiceField(help_text=_lazy("Only registered tasks can be chosen: those in tasks.py of an app, and in TASK_MODULES."))
+    task = forms.ChoiceField(
+        label=_lazy("Task"), help_text=_lazy("Only registered tasks can be chosen: those in tasks.py of an app, and in TASK_MODULES.")
+    )
     args = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),

@@ -88,7 +88,7 @@ class ScheduleAdmin(Base[Schedule]):
     change_form_template = "jobqueue/admin/schedule.html"
 
     class Media:
-        css = {"all": ("jobqueue/admin.css",)}
+        css = {"all": ("jobqueue/admin.css", "jobqueue/labels.css")}
 
     # Permissions
 

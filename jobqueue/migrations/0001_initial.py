@@ -606,7 +606,10 @@ class Migration(migrations.Migration):
                     "drain_requested",
                     models.BooleanField(db_default=False, default=False, help_text="An operator has asked it to start no more jobs."),
                 ),
-                ("slots", models.IntegerField(db_default=0, default=0, help_text="Jobs that it can run at once now.")),
+                (
+                    "slots",
+                    models.IntegerField(db_default=0, default=0, help_text="Jobs that it can run at once now.", verbose_name="slots"),
+                ),
                 ("running", models.IntegerField(db_default=0, default=0, help_text="Jobs that it runs now.")),
                 (
                     "stuck",
@@ -651,11 +654,16 @@ class Migration(migrations.Migration):
                         help_text="Modules of tasks and duties that it could not import, with the error of each.",
                     ),
                 ),
-                ("version", models.CharField(blank=True, db_default="", default="", max_length=32)),
+                ("version", models.CharField(blank=True, db_default="", default="", max_length=32, verbose_name="version")),
                 (
                     "release",
                     models.CharField(
-                        blank=True, db_default="", default="", help_text="The release of the project (setting RELEASE).", max_length=200
+                        blank=True,
+                        db_default="",
+                        default="",
+                        help_text="The release of the project (setting RELEASE).",
+                        max_length=200,
+                        verbose_name="release",
                     ),
                 ),
                 ("started_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),

@@ -26,7 +26,7 @@ class Worker(fields.Row):
     queues = fields.json(list, help_text="The queues it serves; empty: all.")
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING, db_default=State.RUNNING)
     drain_requested = fields.flag(help_text="An operator has asked it to start no more jobs.")
-    slots = fields.number(help_text="Jobs that it can run at once now.")
+    slots = fields.number(verbose_name=_("slots"), help_text="Jobs that it can run at once now.")
     running = fields.number(help_text="Jobs that it runs now.")
     stuck = fields.number(help_text="Threads that did not react to an interrupt and were abandoned.")
     services = fields.json(
@@ -38,8 +38,8 @@ class Worker(fields.Row):
     memory_mb = fields.number(help_text="The resident memory of the process, in MB.")
     stuck_runs = fields.json(list, help_text="The runs that do not stop: job, task, and the line where the thread is.")
     failed_modules = fields.json(dict, help_text="Modules of tasks and duties that it could not import, with the error of each.")
-    version = fields.text(32)
-    release = fields.text(200, help_text="The release of the project (setting RELEASE).")
+    version = fields.text(32, verbose_name=_("version"))
+    release = fields.text(200, verbose_name=_("release"), help_text="The release of the project (setting RELEASE).")
     started_at = MomentField(db_default=Now())
     heartbeat_at = MomentField(db_default=Now())
 

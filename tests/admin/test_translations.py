@@ -96,6 +96,12 @@ def test_the_compiled_catalogue_is_that_of_the_texts(messages: Any, language: st
             assert compiled.gettext(entry.id) == entry.string
 
 
+def test_the_labels_of_the_lists_on_a_phone_are_those_of_the_catalogues(messages: Any) -> None:
+    written = messages.LABELS.read_text()
+    assert written == messages.translated_labels({language: messages.read(language) for language in LANGUAGES}), "run: make messages"
+    assert ':lang(de) .model-job #result_list .field-waited::before { content: "gewartet "; }' in written
+
+
 def test_all_labels_that_the_admin_shows_are_in_the_catalogues() -> None:
     choices = (
         *(states.Status, JobPhase.Status, BulkAction.State, WebhookDelivery.Status, Schedule.Missed, LeftWorker.How, states.Recovery),
