@@ -24,6 +24,8 @@ MAX_LINE_BYTES = 8_000
 SHORT = MAX_LINE_BYTES // 4  # characters, at most four bytes each
 MAX_LOGGER = 200
 MAX_LEVEL = 2**15 - 1
+# The loggers of Django Tasks, and of its backport, which log each state of each run. The history of the job has them.
+LOGGERS_OF_STATES = frozenset({"django.tasks", "django_tasks"})
 LEVELS = {"warning": logging.WARNING, "info": logging.INFO}
 
 
@@ -44,8 +46,10 @@ class _KeepingFactory:
         record = self._make(*args, **kwargs)
         if (run := current_run.get()) is not None and isinstance(run, Run):
             least = LEVELS.get(conf.current().job_log)
-            # `makeLogRecord` makes records without a level. A forked child has no thread that writes the lines.
-            if least is not None and isinstance(record.levelno, int) and record.levelno >= least and not run.closed and not is_child():
+            # `makeLogRecord` makes records without a level.
+            kept = least is not None and isinstance(record.levelno, int) and record.levelno >= least
+            # A forked child has no thread that writes the lines.
+            if kept and record.name not in LOGGERS_OF_STATES and not run.closed and not is_child():
                 _keep(run, record)
         return record
 
