@@ -56,7 +56,7 @@ def test_a_number_in_an_argument_means_the_number_and_the_text() -> None:
         ("queue:a queue:b", "queue: is given twice; .* Remove one"),
         ("status:FAILED", "status is 'FAILED'; it must be one of PENDING, QUEUED"),
         ("queue:", "queue: has no value"),
-        ("since:soon", "since is 'soon'; it must be a number with s, m, h, d or w .* For example, since:2h"),
+        ("since:soon", "since is 'soon'; it must be a number with s, m, h, d or w .* For example, 2h"),
         ("since:999999999w", "since is '999999999w'"),
         ("until:0001-01-01", "until is '0001-01-01'; .* it must lie between 1970-01-01"),
         ('error:"x', "quotation mark without its pair"),
