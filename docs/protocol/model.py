@@ -11,7 +11,7 @@ The database is modelled as PostgreSQL at READ COMMITTED:
 - Row locks and advisory locks are held until commit or abort. Commit publishes and unlocks in one step (PostgreSQL makes a
   transaction visible before it releases its locks).
 - Waiting is explicit. A cycle of waiting actors is a deadlock: it is reported, then one of them is aborted and tries again.
-- An UPDATE that touches only rows which the transaction has locked already is folded into its commit: nobody can tell.
+- An UPDATE that touches only rows which the transaction has locked already is folded into its commit: no other transaction sees a difference.
 
 Actors: claimers and finishers (one of each per worker), expirer, controller, promoter, enqueuer (late commits), raw deleter, repair.
 A ``Design`` says which protocol they follow; ``World`` says which jobs exist and how much may happen. README.md explains the use.
@@ -26,8 +26,8 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-# Row: status, holds_target, lease_token, cancel flag (0, 1 pause, 2 cancel), told (what a person was promised; not a column).
-ST, HO, TK, CN, TOLD = range(5)
+# Row: status, holds_target, lease_token, cancel flag (0, 1 pause, 2 cancel), said (what the last verb asked; not a column).
+ST, HO, TK, CN, SAID = range(5)
 NAMES = {"N": "(uncommitted)", "Q": "QUEUED", "W": "PENDING(target)", "T": "PENDING(time)", "R": "RUNNING", "P": "PAUSED",
          "E": "ERROR", "S": "SUCCESS", "C": "CANCELED", "D": "(deleted)"}
 FITS = {"cancel": "QWTRPE", "pause": "QWTR", "resume": "PE", "later": "PE", "delete": "QWTPE"}
@@ -177,8 +177,8 @@ class Model:
             old = db[j]
             if old[ST] in "SCD" and row != old:
                 viol = viol or ("I6", f"job {j} changed after its end: {old[ST]} to {row[ST]}")
-            if row[ST] == "R" and old[TK] != row[TK] and old[TOLD]:
-                viol = viol or ("I7", f"job {j} runs although a person was told that it is stopped")
+            if row[ST] == "R" and old[TK] != row[TK] and old[SAID]:
+                viol = viol or ("I7", f"job {j} runs although an operator was shown that it is stopped")
             rows[j] = row
         for t in self.targets:
             if sum(1 for j in self.of[t] if rows[j][HO] or rows[j][ST] == "R") > 1:
@@ -276,7 +276,7 @@ class Model:
         if pc == "commit":
             wr, gain = list(wr), []
             for j in loc:
-                row = ("R", int(self.tg[j] >= 0), db[j][TK] + 1, 0, db[j][TOLD])
+                row = ("R", int(self.tg[j] >= 0), db[j][TK] + 1, 0, db[j][SAID])
                 wr.append((j, row))
                 gain.append((j, row[TK]))
             return [self.commit(s, a, wr, f"commit, runs {list(loc)}", gain=(w, gain))]
@@ -424,8 +424,8 @@ class Model:
                     viol = ("I2", f"the stale run {j}#{tok} changes the job ({NAMES[row[ST]]}, token {row[TK]})")
                 lk |= 1 << j
                 new = self.outcome(row, c)
-                if c[0] == "I" and (new[ST] == "C") > (row[TOLD] == 2) or (new[ST] == "P" and row[TOLD] != 1):
-                    viol = viol or ("I7", f"job {j} ends {NAMES[new[ST]]}, the last word was {'resume pause cancel'.split()[row[TOLD]]}")
+                if c[0] == "I" and (new[ST] == "C") > (row[SAID] == 2) or (new[ST] == "P" and row[SAID] != 1):
+                    viol = viol or ("I7", f"job {j} ends {NAMES[new[ST]]}, the last word was {'resume pause cancel'.split()[row[SAID]]}")
                 done.append((j, new))
             text = f"update {[(j, r[ST]) for j, r in done]}" if done else "update: 0 rows, lease lost"
             freed = tuple(sorted({self.tg[j] for j, r in done if r[ST] in "SC" and self.tg[j] >= 0}))
@@ -444,7 +444,7 @@ class Model:
         if (c in "TH" and row[CN] and self.d.finish_cancel) or (c[0] == "I" and self.d.finish_flag):
             c = "I" + "QPC"[row[CN]]
         st = {"S": "S", "E": "E", "T": "T", "H": "Q", "IQ": "Q", "IP": "P", "IC": "C"}[c]
-        return (st, 0 if st in "SC" else row[HO], row[TK], 0, 0 if st in "SC" else row[TOLD])
+        return (st, 0 if st in "SC" else row[HO], row[TK], 0, 0 if st in "SC" else row[SAID])
 
     def release(self, s, a, ts, plan, pack, then, hand=False):
         """Release the best parked job of each free target, one statement per target (or hand it over).
@@ -480,7 +480,7 @@ class Model:
             if row[ST] != "W" and not (hand and row[ST] == "Q" and d.handover == "best"):
                 continue
             lk |= 1 << j
-            new = ("R", 1, row[TK] + 1, 0, row[TOLD]) if hand else ("Q",) + row[1:]
+            new = ("R", 1, row[TK] + 1, 0, row[SAID]) if hand else ("Q",) + row[1:]
             wr = tuple(sorted([x for x in wr if x[0] != j] + [(j, new)]))
             text = f"hand over job {j}" if hand else f"release job {j}"
             return [self.goto(s, a, pc if ts[1:] else then, lk, adv, wr, pack(ts[1:], None), text, viol)]
@@ -534,7 +534,7 @@ class Model:
             st = to
             if row[CN] and self.d.expire_cancel:
                 st = "-PC"[row[CN]]
-            wr.append((j, (st, 0 if st == "C" else row[HO], row[TK], row[CN] if st == "Q" else 0, row[TOLD])))
+            wr.append((j, (st, 0 if st == "C" else row[HO], row[TK], row[CN] if st == "Q" else 0, row[SAID])))
         if not wr:
             return [self.goto(s, a, *IDLE, "expire finds nothing", None, bud)]
         ts = tuple(sorted({self.tg[j] for j, r in wr if r[ST] == "C" and self.tg[j] >= 0}))
@@ -570,13 +570,13 @@ class Model:
             row, lk = db[j], lk | 1 << j
             new, st = None, row[ST]
             if op in ("cancel", "pause") and st == "R":
-                new = row[:CN] + ((2, 2) if op == "cancel" else (max(row[CN], 1), max(row[TOLD], 1)))
+                new = row[:CN] + ((2, 2) if op == "cancel" else (max(row[CN], 1), max(row[SAID], 1)))
             elif op == "resume" and st == "R" and row[CN] and self.d.withdraw:
                 new = row[:CN] + (0, 0)
             elif op == "cancel" and st in "QWTPE":
                 new = ("C", 0, row[TK], 0, 0)
             elif op == "pause" and st in "QWT":
-                new = ("P",) + row[1:TOLD] + (1,)
+                new = ("P",) + row[1:SAID] + (1,)
             elif op in ("resume", "later") and st in "PE":
                 new = ("Q" if op == "resume" else "T", row[HO], row[TK], 0, 0)
             elif op == "delete" and st in "QWTPE":
@@ -810,8 +810,8 @@ SMALL = (
     World("two control operations", THREE, controls=2),
     World("two control operations, hand-back", ((0, 0, "Q"), (0, 0, "Q")), controls=2, outcomes=1, outcome_kinds="H"),
     World("control and expiry", THREE, controls=1, expires=1),
-    World("two lanes, nobody serves the second", ((0, 0, "Q"), (0, 0, "Q"), (0, 0, "Q"), (-1, 0, "Q")), lanes=(1, 0, 0, 0)),
-    World("a holder, and a better job in a lane nobody serves", ((0, 0, "Q"), (0, 1, "N")), lanes=(0, 1), expires=1),
+    World("two lanes, no worker serves the second", ((0, 0, "Q"), (0, 0, "Q"), (0, 0, "Q"), (-1, 0, "Q")), lanes=(1, 0, 0, 0)),
+    World("a holder, and a better job in a lane no worker serves", ((0, 0, "Q"), (0, 1, "N")), lanes=(0, 1), expires=1),
     World("two targets share a lock key", ((0, 0, "Q"), (1, 0, "Q"), (2, 0, "Q")), expires=1, keys=(1, 0, 1)),
 )
 LARGE = (
