@@ -25,9 +25,9 @@ from jobqueue.api.endpoint import Endpoint
 from jobqueue.api.endpoints import ENDPOINTS
 from jobqueue.api.schema import PARAMETERS
 from jobqueue.insight.report import report
-from jobqueue.models import BulkAction, Job, Queue
+from jobqueue.models import BulkAction, Job, Queue, Schedule
 from tests.api.conftest import ROOT, MakeUser
-from tests.factories import DeliveryFactory, JobFactory, WorkerFactory
+from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
 OPERATIONS = [one for one in ENDPOINTS if not one.public and not one.streams]  # a stream has no end to wait for
 STATES = ("queued", "scheduled", "running", "pause_requested", "paused", "error", "success", "canceled", "waiting_for_target")
@@ -96,7 +96,8 @@ def name_rows(case: Any, job: Job, others: dict[str, list[Any]]) -> None:
         case.query = {"tenant": "acme"}
     for name, found in others.items():
         if name in parameters:
-            parameters[name] = str(found[job.pk % len(found)].pk)
+            row = found[job.pk % len(found)]
+            parameters[name] = row.name if isinstance(row, Schedule) else str(row.pk)
     if "queue" in parameters and case.operation.path.endswith("test-webhook/"):
         parameters["queue"] = "default"
 
@@ -119,7 +120,7 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
     def run(endpoint: Endpoint, user: Any, mode: GenerationMode, examples: int) -> set[int]:
         schema = schemathesis.openapi.from_wsgi(f"{ROOT}openapi.json", app)
         headers = {"Authorization": f"Bearer {user.username}"}
-        jobs, worker = rows(), WorkerFactory()
+        jobs, worker, schedule = rows(), WorkerFactory(), ScheduleFactory(name="nightly")
         actions = [BulkAction.objects.create(verb="resume", query="7", upto_id=1, state=state) for state in ("OPEN", "DONE")]
         deliveries = [DeliveryFactory(), DeliveryFactory(delivered=True)]
         Queue.objects.create(name="default", webhook_url="http://127.0.0.1:9/current")
@@ -139,7 +140,7 @@ def attempt(app: Any, db: None, tokens: None) -> Callable[..., set[int]]:
                 for name in {"since", "before"} & {*(case.query or {})}:
                     case.query[name] = "2h"
                 if job is not None and case.path_parameters:
-                    name_rows(case, job, {"bulk_id": actions, "worker": [worker], "delivery": deliveries})
+                    name_rows(case, job, {"bulk_id": actions, "worker": [worker], "delivery": deliveries, "schedule": [schedule]})
             excluded = [not_a_server_error] if endpoint.fails else []
             seen.add(case.call_and_validate(app=app, headers=headers, excluded_checks=excluded).status_code)
 
