@@ -21,7 +21,7 @@ from jobqueue.admin import columns, listing
 from jobqueue.admin.actions import ActingAdmin
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import ago
-from jobqueue.admin.labels import translated
+from jobqueue.admin.labels import status_label, translated
 from jobqueue.admin.verbs import RESUME, RUN_NOW, VERBS, Verb
 from jobqueue.bulk import actions
 from jobqueue.core.amounts import bounded
@@ -184,7 +184,7 @@ class BulkAdmin(ActingAdmin):
         errors = last_errors_of(self.get_queryset(request), found.by_kind)
         kinds = {key: summary(*errors[key]) if key in errors else key for key in found.by_kind}
         columns_of = {
-            _("By status"): [("status", key, translated(Status(key).label), number) for key, number in found.by_status.items()],
+            _("By status"): [("status", key, status_label(key), number) for key, number in found.by_status.items()],
             _("By queue"): [("queue", key, key, number) for key, number in found.by_queue.items()],
             _("By task"): [("task", f"={key}", key, number) for key, number in found.by_task.items()],
             _("By kind of error"): [("kind", key, kinds[key], number) for key, number in found.by_kind.items()],

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobqueue.admin import columns, figures, listing
-from jobqueue.admin.labels import translated
+from jobqueue.admin.labels import status_label, translated
 from jobqueue.admin.verbs import Verb
 from jobqueue.core.states import Status
 from jobqueue.models import Job
@@ -51,9 +51,7 @@ def context(verb: Verb, jobs: list[Job], *, on_list: bool) -> dict[str, Any]:
     covers_all = len(to_confirm) == sum(verb.possible(job) for job in jobs)
     return {
         "title": _title(verb, len(to_confirm), is_running=is_running),
-        "counts": [(translated(Job.Status(status).label), number) for status, number in statuses.most_common()]
-        if len(to_confirm) > 1
-        else [],
+        "counts": [(status_label(status), number) for status, number in statuses.most_common()] if len(to_confirm) > 1 else [],
         "verb": verb,
         "rows": [
             (job, columns.status(job), columns.task(job), columns.progress(job), columns.ran(job), columns.worker(job)) for job in shown

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from django.utils.translation import gettext, gettext_noop
 
+from jobqueue.core.states import Status
+from jobqueue.core.texts import clean, shorten
+
 # The labels of the models' choices, so that the catalogues have them.
 LABELS = frozenset(
     {
@@ -49,3 +52,9 @@ LABELS = frozenset(
 def translated(label: object) -> str:
     """Return a label in the language of the reader."""
     return gettext(str(label))
+
+
+def status_label(status: str) -> str:
+    """Return the label of a job's status; for a text that is no status, such as raw SQL can store, the text itself."""
+    known = dict(Status.choices)
+    return gettext(str(known[status])) if status in known else clean(shorten(status, 50))

@@ -38,8 +38,8 @@ class Verb:
 
     def named_for(self, job: Job) -> Verb:
         """Return this verb with the label that says what it does with the job."""
-        labels = {Status.ERROR: gettext_lazy("Retry"), Status.RUNNING: gettext_lazy("Withdraw stop")} if self.name == "resume" else {}
-        return replace(self, label=labels.get(Status(job.status), self.label))
+        labels = {"ERROR": gettext_lazy("Retry"), "RUNNING": gettext_lazy("Withdraw stop")} if self.name == "resume" else {}
+        return replace(self, label=labels.get(job.status, self.label))
 
     def asks(self, job: Job) -> bool:
         """Return whether the user must confirm the verb for this job."""

@@ -47,7 +47,7 @@ def listen(connection: Any, **_: Any) -> None:
             readers.update(place.relative_to(PRODUCT).parts[0] for place in places[::-1] if place.is_relative_to(PRODUCT))
         return execute(sql, params, many, context)
 
-    if not connection.execute_wrappers:
+    if not any(getattr(wrapper, "__name__", "") == "note" for wrapper in connection.execute_wrappers):  # workers have wrappers, too
         connection.execute_wrappers.append(note)
 
 
