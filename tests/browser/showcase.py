@@ -1,4 +1,4 @@
-"""Rows of a shop's queue for the picture in the README."""
+"""Rows of a shop's queue."""
 
 from datetime import timedelta
 from typing import Any
