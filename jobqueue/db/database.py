@@ -169,6 +169,9 @@ class Database:
     def limit_lock_wait(self, seconds: float) -> None:
         """Make statements fail that wait for a lock for longer, until the end of the transaction."""
 
+    def commit_without_waiting(self) -> None:
+        """Make the commit of this transaction not wait for the disk. A crash of the server may lose it."""
+
     # Notifications
 
     def listen(self, channel: str) -> None:

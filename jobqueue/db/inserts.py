@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jobqueue import conf, signals
@@ -63,7 +64,7 @@ def insert_many(db: Database, columns: dict[str, Any], calls: Calls) -> tuple[li
     return _insert_each(db, columns, calls) if db.is_sqlite else _copy(db, columns, calls)
 
 
-def _inserting(db: Database, columns: dict[str, Any], ignore_conflicts: bool) -> str:
+def _inserting(db: Database, columns: Iterable[str], ignore_conflicts: bool) -> str:
     """Return the statement that inserts one job, without RETURNING."""
     into = ", ".join(RELATIVE_TIME_COLUMNS.get(name, name) for name in columns)
     values = ", ".join([db.placeholder(name) for name in columns])
@@ -74,13 +75,19 @@ def _inserting(db: Database, columns: dict[str, Any], ignore_conflicts: bool) ->
 
 
 def _statement(db: Database, columns: dict[str, Any], ignore_conflicts: bool) -> str:
-    """Return the statement of `insert`. The server plans it again for each job, so it has no more parts than it needs."""
+    """Return the statement of `insert`."""
+    return _cached_statement(db, (*columns,), ignore_conflicts, signals.has_receivers(signals.job_event), conf.current().event_log)
+
+
+@functools.lru_cache(100)  # a project sets few combinations of columns
+def _cached_statement(db: Database, columns: tuple[str, ...], ignore_conflicts: bool, has_receivers: bool, event_log: str) -> str:
+    # The server may plan it again for each job, so it has no more parts than it needs.
     inserting = _inserting(db, columns, ignore_conflicts)
-    if signals.has_receivers(signals.job_event):
+    if has_receivers:
         happened = f"SELECT j.id AS job_id, {MADE}, {OF_JOB.format('j', 'NULL::jsonb')} FROM moved AS j"
         inserted = f"{inserting} RETURNING id, created_at, tenant, target, queue, task, status, webhook_url"
         return f"WITH moved AS ({inserted}){events.writing(db, happened, sendable=False)} {events.selecting('id', 'created_at')}"
-    if conf.current().event_log == "none":
+    if event_log == "none":
         return f"{inserting} RETURNING id, created_at"
     return (
         f"WITH j AS ({inserting} RETURNING id, created_at, tenant, target)"

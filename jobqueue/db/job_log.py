@@ -48,6 +48,7 @@ def write(db: Database, rows: Sequence[LogLines], dropped: Sequence[Dropped]) ->
     """Insert lines, and delete the dropped ones. Fail if another session locks the table for longer than `LOCK_SECONDS`."""
     with db.atomic():
         db.limit_lock_wait(LOCK_SECONDS)
+        db.commit_without_waiting()
         db.rows(INSERT + (FROM_JSON_SQLITE if db.is_sqlite else FROM_JSON.format(now=db.now)), [json.dumps(rows)])
         for run in dropped:  # only runs that log very much have any
             db.rows(f"DELETE FROM {LOG} WHERE job_id = %s AND attempt = %s AND last < %s", run)

@@ -194,6 +194,10 @@ class PostgreSQL(Database):
         """Set the limit for this transaction."""
         self.rows("SELECT set_config('lock_timeout', %s, true)", [f"{int(seconds * 1000)}ms"])
 
+    def commit_without_waiting(self) -> None:
+        """Set it for this transaction."""
+        self.rows("SET LOCAL synchronous_commit = off")
+
     def placeholder(self, name: str) -> str:
         """Return the placeholder of a column."""
         return "statement_timestamp() + %s" if name in RELATIVE_TIME_COLUMNS else "%s"

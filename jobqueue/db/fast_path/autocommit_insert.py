@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,9 +80,15 @@ class _Sender:
             note = (channel.encode(), prepared.literal(raw, payload))
             statement = b"BEGIN; %b\n; COMMIT; NOTIFY %b, %b" % (statement, *note)
         self._query = SimpleNamespace(query=statement)
-        with _left_idle(raw), raw.lock:
-            raw.pgconn.send_query(statement)
-            self._read(raw, raw.wait(generators.execute(raw.pgconn)))
+        try:
+            with raw.lock:
+                raw.pgconn.send_query(statement)
+                self._read(raw, raw.wait(generators.execute(raw.pgconn)))
+        finally:
+            # A failed statement leaves its transaction open.
+            if raw.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+                with contextlib.suppress(Error):  # the error of the statement matters; a broken connection raises its own at the next use
+                    raw.rollback()
 
     def _read(self, raw: Any, results: Sequence[Any]) -> None:
         failed = next((result for result in results if result.status == ExecStatus.FATAL_ERROR), None)
@@ -103,14 +109,3 @@ def _committed(results: Sequence[Any], *, alone: bool) -> Any | None:
         return results[0] if len(results) == 1 and results[0].status == ExecStatus.TUPLES_OK else None
     place = next((place for place, result in enumerate(results) if result.command_status == COMMIT), None)
     return None if place is None else results[place - 1]
-
-
-@contextlib.contextmanager
-def _left_idle(raw: Any) -> Iterator[None]:
-    """Roll back the transaction that a failed statement leaves open."""
-    try:
-        yield
-    finally:
-        if raw.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            with contextlib.suppress(Error):  # the error of the statement matters; a broken connection raises its own at the next use
-                raw.rollback()

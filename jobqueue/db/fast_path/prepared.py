@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from psycopg import Error
@@ -57,7 +57,12 @@ def give_up(raw: Any) -> None:
 
 def literal(raw: Any, text: str) -> bytes:
     """Return a text without a NUL as an SQL literal."""
-    return bytes(Escaping(raw.pgconn).escape_literal(text.encode(raw.info.encoding)))
+    return _literals(raw)(text)
+
+
+def _literals(raw: Any) -> Callable[[str], bytes]:
+    escape, encoding = Escaping(raw.pgconn).escape_literal, raw.info.encoding
+    return lambda text: bytes(escape(text.encode(encoding)))
 
 
 def _prepare(connection: Any, sql: str, number: int) -> bytes | None:
@@ -78,12 +83,12 @@ def _prepare(connection: Any, sql: str, number: int) -> bytes | None:
 
 def _called(raw: Any, name: bytes, params: Sequence[Any]) -> bytes | None:
     """Return the statement that executes a plan, or None if the driver must adapt or refuse a parameter."""
-    values = []
+    values, literal = [], _literals(raw)
     for value in params:
         if type(value) is int:
             values.append(b"%d" % value)
         elif isinstance(value, str) and "\0" not in value:  # libpq would take a NUL for the end
-            values.append(literal(raw, value))
+            values.append(literal(value))
         else:
             return None
     return b"EXECUTE %b(%b)" % (name, b", ".join(values))

@@ -20,7 +20,7 @@ from jobqueue.worker.running.run import Run
 from jobqueue.worker.running.run_log import Taken
 
 logger = logging.getLogger("jobqueue")
-_dumps = json.JSONEncoder(ensure_ascii=False).encode
+_quoted = json.encoder.encode_basestring
 
 
 def write(runs: Iterable[Run]) -> None:
@@ -55,9 +55,13 @@ def _store(taken: Sequence[tuple[Run, Taken]]) -> None:
 def _row(run: Run, new: Taken, now: float) -> LogLines:
     began, job = new.lines[0][0], run.job
     shown = _storable(run, [line[3] for line in new.lines])
-    lines = [(int((at - began) * 1000), level, logger, text) for (at, level, logger, _), text in zip(new.lines, shown, strict=True)]
-    level, last = max([line[1] for line in lines]), new.first + len(lines) - 1
-    return LogLines(job.id, job.attempt, now - began, new.first, last, level, texts.clean(_dumps(lines)))
+    # As text, since the encoder of `json` takes half of the time of the log of a short run for the lists alone.
+    lines = [
+        f"[{int((at - began) * 1000)}, {level}, {_quoted(logger)}, {_quoted(text)}]"
+        for (at, level, logger, _), text in zip(new.lines, shown, strict=True)
+    ]
+    level, last = max([line[1] for line in new.lines]), new.first + len(lines) - 1
+    return LogLines(job.id, job.attempt, now - began, new.first, last, level, texts.clean(f"[{', '.join(lines)}]"))
 
 
 def _storable(run: Run, lines: list[str]) -> list[str]:

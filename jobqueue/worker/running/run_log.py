@@ -42,12 +42,13 @@ class RunLog:
 
     def add(self, level: int, logger: str, text: str) -> None:
         """Append a line; several threads of a task may call this at the same time."""
+        size, lines = _size(text), self._lines
         with self._lock:
             self._number += 1
-            self._lines.append((time.monotonic(), level, logger, text))
-            self._size += _size(text)
-            while self._lines and (len(self._lines) > MAX_LINES or self._size > MAX_BYTES):
-                self._size -= _size(self._lines.popleft()[3])
+            lines.append((time.monotonic(), level, logger, text))
+            self._size += size
+            while lines and (len(lines) > MAX_LINES or self._size > MAX_BYTES):
+                self._size -= _size(lines.popleft()[3])
 
     def take(self) -> Taken:
         """Return the lines that were not taken yet."""
