@@ -20,7 +20,9 @@ SECONDS = 20.0
 WORKERS = 20
 DEFAULTS: dict[str, Any] = {"LEASE_SECONDS": 30, "HEARTBEAT_SECONDS": 2, "DUTY_LEASE_SECONDS": 10, "DUTY_HEARTBEAT_SECONDS": 2}
 # Their few statements come once a minute, in this window or in that: they would say more of the window than of the workers.
-EACH_MINUTE = {"jobqueue duty apply_retention"}
+EACH_MINUTE = {"jobqueue duty apply_retention", "jobqueue duty deliver_webhooks"}
+# A transaction of `collect_metrics` that removes old samples. The thread of short duties sends it, so its name does not tell it apart.
+REMOVAL = 4
 LINE = re.compile(r"^<(?P<name>[^>]*)> .*?(?:statement|execute [^:]*): ", re.MULTILINE)
 
 
@@ -60,7 +62,7 @@ def test_the_statements_of_twenty_idle_workers(server: Server, workers: Workers)
     assert total[1] <= 2.2, found
     assert total[WORKERS] <= 2 * WORKERS, found
     assert total[WORKERS] <= total[1] + WORKERS, "those that lead nothing have less than 1 each"
-    assert 0 < duties[WORKERS] <= 1.2 * duties[1], found
+    assert 0 < duties[WORKERS] <= 1.2 * duties[1] + REMOVAL / SECONDS, found
 
 
 def idle(server: Server, workers: Workers, number: int) -> dict[str, float]:
