@@ -40,6 +40,7 @@ class Tab:
     label: Promise
     page: str
     model: type[Model]
+    key: str  # after "g", it goes to the tab
     pages: tuple[str, ...] = ()
     rows: Rows | None = None
     counted: Promise | str = ""
@@ -61,16 +62,17 @@ def _failed_deliveries(request: HttpRequest) -> QuerySet[WebhookDelivery]:
 
 
 TABS = (
-    Tab(_("Overview"), OVERVIEW, Job, others=(Queue, Schedule, Worker)),
-    Tab(_("Jobs"), "jobqueue_job_changelist", Job, ("jobqueue_job_",)),
-    Tab(_("Errors"), "jobqueue_job_errors", Job, ("jobqueue_job_error",), _failed_jobs, _("jobs in error")),
-    Tab(_("Queues"), "jobqueue_queue_changelist", Queue, ("jobqueue_queue_",)),
-    Tab(_("Tasks"), "jobqueue_job_tasks", Job, ("jobqueue_job_task",)),
-    Tab(_("Targets"), "jobqueue_job_targets", Job, ("jobqueue_job_target", "jobqueue_job_clear_target")),
+    Tab(_("Overview"), OVERVIEW, Job, "o", others=(Queue, Schedule, Worker)),
+    Tab(_("Jobs"), "jobqueue_job_changelist", Job, "j", ("jobqueue_job_",)),
+    Tab(_("Errors"), "jobqueue_job_errors", Job, "e", ("jobqueue_job_error",), _failed_jobs, _("jobs in error")),
+    Tab(_("Queues"), "jobqueue_queue_changelist", Queue, "q", ("jobqueue_queue_",)),
+    Tab(_("Tasks"), "jobqueue_job_tasks", Job, "t", ("jobqueue_job_task",)),
+    Tab(_("Targets"), "jobqueue_job_targets", Job, "r", ("jobqueue_job_target", "jobqueue_job_clear_target")),
     Tab(
         _("Workers"),
         "jobqueue_worker_changelist",
         Worker,
+        "w",
         ("jobqueue_worker_", "jobqueue_backgroundjoblease_"),
         lambda request: alive(),
         _("alive"),
@@ -79,6 +81,7 @@ TABS = (
         _("Schedules"),
         "jobqueue_schedule_changelist",
         Schedule,
+        "s",
         ("jobqueue_schedule_",),
         lambda request: Schedule.objects.current.failing(),
         _("failing"),
@@ -87,11 +90,12 @@ TABS = (
         _("Webhooks"),
         "jobqueue_webhookdelivery_changelist",
         WebhookDelivery,
+        "h",
         ("jobqueue_webhookdelivery_",),
         _failed_deliveries,
         _("failed"),
     ),
-    Tab(_("Activity"), "jobqueue_auditrecord_changelist", AuditRecord, ("jobqueue_auditrecord_",)),
+    Tab(_("Activity"), "jobqueue_auditrecord_changelist", AuditRecord, "a", ("jobqueue_auditrecord_",)),
 )
 
 
@@ -101,6 +105,7 @@ class ShownTab:
 
     label: Promise
     url: str
+    key: str
     is_current: bool
     number: str
     counted: Promise | str
@@ -114,7 +119,8 @@ def shown_tabs(request: HttpRequest) -> list[ShownTab]:
     current = max((tab for tab, _ in found), key=lambda tab: tab.share(url_name), default=None)
     numbers = _numbers(request, [tab for tab, _ in found])
     return [
-        ShownTab(tab.label, url, tab is current and bool(tab.share(url_name)), numbers.get(tab.page, ""), tab.counted) for tab, url in found
+        ShownTab(tab.label, url, tab.key, tab is current and bool(tab.share(url_name)), numbers.get(tab.page, ""), tab.counted)
+        for tab, url in found
     ]
 
 

@@ -1,6 +1,7 @@
 """The tabs on every page of the app's admin."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ def test_a_tab_is_shown_only_to_users_who_may_view_its_page(login: Login) -> Non
 
 
 def test_a_tab_is_shown_only_if_its_page_exists(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabs, "TABS", (*tabs.TABS, tabs.Tab("No page", "jobqueue_no_page", Job)))  # type: ignore[arg-type]
+    monkeypatch.setattr(tabs, "TABS", (*tabs.TABS, tabs.Tab("No page", "jobqueue_no_page", Job, "n")))  # type: ignore[arg-type]
     assert "No page" not in labels(login(*EVERY).get("/admin/jobqueue/job/"))
 
 
@@ -126,3 +127,16 @@ def test_the_page_of_an_unknown_filter_has_tabs(login: Login) -> None:
 
 def test_no_tabs_are_shown_before_the_login(client: Client) -> None:
     assert labels(client.get("/admin/jobqueue/job/", follow=True)) == []
+
+
+def test_each_tab_has_a_key_of_its_own() -> None:
+    keys = [tab.key for tab in tabs.TABS]
+    assert len({*keys}) == len(tabs.TABS)
+    documented = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    assert all(re.fullmatch("[a-z]", tab.key) and f"`{tab.key}` {tab.label}" in documented for tab in tabs.TABS)
+
+
+def test_the_list_of_keys_names_the_tabs_of_the_user(login: Login) -> None:
+    text = login("view_worker").get(reverse("admin:jobqueue_worker_changelist")).text
+    dialog = text[text.index('<dialog id="jobqueue-keys"') : text.index("</dialog>")]
+    assert re.findall(r"<kbd>g</kbd> <kbd>(.)</kbd></dt><dd>(\w+)</dd>", dialog) == [("o", "Overview"), ("w", "Workers")]

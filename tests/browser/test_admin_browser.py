@@ -93,7 +93,7 @@ def test_jobs_are_watched_paused_resumed_and_canceled(open_page: Open, workers: 
 
     # Resume it, and cancel it on its own page, at the second thought.
     page.goto(page_of(long))
-    page.click("text=Resume")
+    page.click('button:has-text("Resume")')
     says(page, f"Job {long.job_id} was resumed.")
     reload_until(page, badge("running"))
     page.click(".jq-verb-cancel")
