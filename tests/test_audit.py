@@ -161,6 +161,7 @@ def test_a_change_in_the_admin_of_what_does_not_exist_or_is_hidden_is_recorded(c
 @pytest.mark.long
 def test_the_command_line_is_recorded(lines: Lines) -> None:
     job, sent = JobFactory(), DeliveryFactory(delivered=True)
+    blocker, nightly = JobFactory(error=True, target="customer:7"), ScheduleFactory(name="nightly")
     who, _ = audit.operator()
 
     def run(*arguments: Any) -> None:
@@ -171,6 +172,7 @@ def test_the_command_line_is_recorded(lines: Lines) -> None:
         *(("pause", "mail"), ("pause", "mail"), ("resume", "mail"), ("cancel", job.pk, 10**9), ("resume-job", job.pk)),
         *(("redeliver", sent.pk, 10**9), ("set-webhook", "mail", "https://example.com/hunter2"), ("set-webhook", "mail", "no url")),
         *(("forget", "mail"), ("forget", "mail")),
+        *(("clear-target", "customer:7"), ("disable-schedule", "nightly"), ("run-schedule", "nightly"), ("run-schedule", "no such")),
         *(("set-webhook", "mail"), ("status",), ("prune", "--older-than", "1e9"), ("prune", "--older-than", "1", "--dry-run")),
     ):
         run(*arguments)
@@ -187,6 +189,10 @@ def test_the_command_line_is_recorded(lines: Lines) -> None:
         (who, "set-webhook", "mail", "refused"),
         (who, "forget", "queue mail", "done"),
         (who, "forget", "queue mail", "no change"),
+        (who, "cancel", f"job {blocker.pk}", "done"),
+        (who, "disable", f"schedule {nightly.pk}", "done"),
+        (who, "run_now", f"schedule {nightly.pk}", "done"),
+        (who, "run-schedule", "no such", "refused"),
         (who, "prune", "jobs", "done"),
     ]
 

@@ -265,3 +265,10 @@ def test_resume_is_called_by_what_it_does(client: Client) -> None:
     user.user_permissions.set(Permission.objects.filter(codename__in=("view_job", "resume_job")))
     for state, label in (("error", "Retry"), ("paused", "Resume")):
         assert f">{label}</button>" in page(client, JobFactory(**{state: True}))
+
+
+def test_the_report_over_rest_names_the_original_and_the_copies(client: Client) -> None:
+    job = JobFactory(task=ADD, args=[1], kwargs={"b": 2}, success=True)
+    copies = [run_again(job.pk), run_again(job.pk)]
+    assert client.get(f"/jobqueue/jobs/{job.pk}/").json()["reruns"] == {"original": None, "copies": copies[::-1]}
+    assert client.get(f"/jobqueue/jobs/{copies[0]}/").json()["reruns"] == {"original": job.pk, "copies": []}

@@ -84,6 +84,10 @@ SHAPES: Final[dict[str, Shape]] = {
         older_events=described(FLAG, "Whether there are older events."),
         metadata=OBJECT,
         why_waiting=nullable(ref("Why")),
+        reruns=described(
+            record(original=nullable({"type": "integer"}), copies=array({"type": "integer"})),
+            "The job of which this one is a copy, and the newest 20 copies of this one, as numbers.",
+        ),
     ),
     "Jobs": record(
         jobs=described(array(record(**SUMMARY_FIELDS, message=TEXT)), "The newest job first."),

@@ -25,6 +25,7 @@ from jobqueue.insight.health import Alive, live_workers
 from jobqueue.insight.narrowed import queue_states_for, target_summaries_for
 from jobqueue.insight.queues import QueueState
 from jobqueue.insight.report import summary
+from jobqueue.insight.reruns import reruns_of
 from jobqueue.insight.search import page
 from jobqueue.insight.targets import TargetSummary
 from jobqueue.insight.worker_page import left_workers, worker_detail
@@ -39,7 +40,8 @@ STATUSES = {Verdict.DONE: 200, Verdict.REQUESTED: 202}
 
 def show_job(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the job's report and what it waits for; with tracebacks if the user may open the admin, which shows them, too."""
-    return 200, endpoints.as_json(params.job(request, user, given), user)
+    job = params.job(request, user, given)
+    return 200, {**endpoints.as_json(job, user), "reruns": asdict(reruns_of(user, job))}
 
 
 def list_jobs(request: HttpRequest, user: Any, given: Given) -> Reply:

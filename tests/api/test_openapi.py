@@ -78,7 +78,7 @@ def test_every_shape_that_is_referred_to_is_there(client: Client) -> None:
 @pytest.mark.django_db
 def test_the_shape_of_a_job_has_the_fields_of_the_report() -> None:
     found = report(JobFactory(error=True, history=[{"attempt": 1}]), tracebacks=True)
-    assert set(shapes.SHAPES["Job"]["properties"]) == {*found, "why_waiting"}
+    assert set(shapes.SHAPES["Job"]["properties"]) == {*found, "why_waiting", "reruns"}
     assert set(shapes.SHAPES["Run"]["properties"]) == set(found["runs"][0])
 
 

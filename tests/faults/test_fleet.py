@@ -21,7 +21,7 @@ WORKERS = 20
 DEFAULTS: dict[str, Any] = {"LEASE_SECONDS": 30, "HEARTBEAT_SECONDS": 2, "DUTY_LEASE_SECONDS": 10, "DUTY_HEARTBEAT_SECONDS": 2}
 # Their few statements come once a minute, in this window or in that: they would say more of the window than of the workers.
 EACH_MINUTE = {"jobqueue duty apply_retention", "jobqueue duty deliver_webhooks"}
-# A transaction of `collect_metrics` that removes old samples. The thread of short duties sends it, so its name does not tell it apart.
+# A transaction of `collect_metrics` that removes old samples, once a minute. It comes from the connection of all short duties.
 REMOVAL = 4
 LINE = re.compile(r"^<(?P<name>[^>]*)> .*?(?:statement|execute [^:]*): ", re.MULTILINE)
 

@@ -14,20 +14,34 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db.utils import Error
 
-from jobqueue import db, public_ids
+from jobqueue import db
 from jobqueue.core.amounts import bounded
-from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.masking import mask_text
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
 from jobqueue.insight import duties, error_kinds, health, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
-from jobqueue.management import activity, audit, bulk, log, prune, report_text, rerun, samples, schedules, search, tables, webhooks, workers
+from jobqueue.management import (
+    activity,
+    audit,
+    bulk,
+    job_verbs,
+    log,
+    prune,
+    report_text,
+    rerun,
+    samples,
+    schedules,
+    search,
+    tables,
+    targets,
+    webhooks,
+    workers,
+)
 from jobqueue.management import health as health_command
 from jobqueue.models import Job
 
-MAX_ID = 2**63 - 1
 Lines = list[str]
 
 
@@ -116,36 +130,11 @@ def _forget(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 def _cancel(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    return _act(options["jobs"], control.cancel, "canceled")
+    return job_verbs.act(options["jobs"], control.cancel, "canceled")
 
 
 def _resume_job(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    return _act(options["jobs"], control.resume, "resumed")
-
-
-def _act(texts: list[str], verb: Callable[[int], Answer], done: str) -> tuple[Any, Lines, bool]:
-    data, lines, fine = [], [], True
-    for job_id in [_job_id(text) for text in texts]:
-        try:
-            answer = verb(job_id)
-        except JobDoesNotExist as error:
-            result = {"job": job_id, "verdict": Verdict.REFUSED.value, "status": None, "reason": str(error)}
-            line, refused = f"Job {job_id} was not {done}: there is no such job.", True
-        else:
-            result = {"job": job_id, "verdict": answer.verdict.value, "status": answer.status, "reason": answer.reason}
-            line, refused = _sentence(answer, done), not answer
-        data.append(result)
-        lines.append(line)
-        fine = fine and not refused
-    return data, lines, fine
-
-
-def _sentence(answer: Answer, done: str) -> str:
-    if answer.verdict is Verdict.REFUSED:
-        return f"Job {answer.job_id} was not {done}: {answer.reason}."
-    if answer.verdict is Verdict.REQUESTED:
-        return f"Job {answer.job_id} runs and was asked to stop, to be {done}."
-    return f"Job {answer.job_id} was {done}: it is {answer.status}."
+    return job_verbs.act(options["jobs"], control.resume, "resumed")
 
 
 def _prune(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
@@ -173,7 +162,7 @@ def _leaders(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 
 
 def _report(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    job_id = _job_id(options["job"])
+    job_id = job_verbs.job_id(options["job"])
     job = Job.objects.current.annotate(now=Now()).filter(pk=job_id).first()
     if job is None:
         raise JobDoesNotExist(f"There is no job {job_id}.")
@@ -201,6 +190,11 @@ SUBCOMMANDS = {
     "samples": ("Show what came, waited, ran and ended: of all queues or tasks in the last minutes, or of one over time.", "samples"),
     "scaler": ("Show how many slots each queue needs: the autoscaling signal.", "scaler"),
     "schedules": ("Show the schedules: when each is due next and was last, and its error; or the history of one.", "schedules"),
+    "run-schedule": ("Enqueue a job of a schedule now; its times stay as they are.", "schedule"),
+    "enable-schedule": ("Enable a schedule, from its next time on.", "schedule"),
+    "disable-schedule": ("Disable a schedule until it is enabled again.", "schedule"),
+    "targets": ("Show the targets: the job that holds or blocks each, and how many jobs wait for it.", "targets"),
+    "clear-target": ("Cancel the jobs that hold or block a target; exit with 1 if one was refused.", "target"),
     "cancel": ("Cancel jobs; exit with 1 if one was refused.", "jobs"),
     "resume-job": ("Resume jobs that are paused or in error; exit with 1 if one was refused.", "jobs"),
     "rerun": ("Enqueue a copy of a job that has ended, with the same or other arguments.", "rerun"),
@@ -235,6 +229,9 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "samples": samples.show_samples,
     "scaler": samples.show_scaler,
     "schedules": schedules.schedules,
+    **dict.fromkeys(schedules.VERBS, schedules.act),
+    "targets": targets.show_targets,
+    "clear-target": targets.clear,
     "cancel": _cancel,
     "resume-job": _resume_job,
     **dict.fromkeys(bulk.COMMANDS, bulk.change_all),
@@ -242,8 +239,8 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "activity": activity.show_activity,
     "leaders": _leaders,
     "report": _report,
-    "rerun": lambda options: rerun.rerun(options, _job_id(options["job"])),
-    "log": lambda options: log.show_log(options, _job_id(options["job"])),
+    "rerun": lambda options: rerun.rerun(options, job_verbs.job_id(options["job"])),
+    "log": lambda options: log.show_log(options, job_verbs.job_id(options["job"])),
     "health": health_command.health,
     "prune": _prune,
     "webhooks": webhooks.webhooks,
@@ -263,21 +260,12 @@ ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "samples": samples.add_samples_arguments,
     "scaler": samples.add_scaler_arguments,
     "schedules": schedules.add_schedules_arguments,
+    "schedule": schedules.add_name,
+    "targets": targets.add_targets_arguments,
+    "target": targets.add_target,
     "workers": workers.add_workers_arguments,
     "webhooks": webhooks.add_webhooks_arguments,
     "redeliver": webhooks.add_redeliver_arguments,
     "deliveries": webhooks.add_deliveries_arguments,
     "set-webhook": webhooks.add_set_webhook_arguments,
 }
-
-# Arguments
-
-
-def _job_id(text: str) -> int:
-    if (found := public_ids.job_id_of(text)) is not None:
-        return found
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0
-    if not 0 < number <= MAX_ID:
-        rule = f"it must be a whole number from 1 to {MAX_ID}, the job's number, or its public id"
-        raise CommandError(f"JOB_ID is {text[:80]!r}; {rule}.")
-    return number
