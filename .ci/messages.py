@@ -19,6 +19,7 @@ PACKAGE = ROOT / "jobqueue"
 DATE = datetime(2026, 1, 1, tzinfo=UTC)
 LANGUAGES = ("ar", "de", "es", "fr")
 FUNCTIONS = {"_", "_lazy", "gettext", "gettext_lazy", "gettext_noop", "ngettext", "ngettext_lazy", "pgettext", "npgettext"}
+FUNCTIONS |= {"sentence", "counted"}  # jobqueue.core.sentences
 STYLES = PACKAGE / "static" / "jobqueue" / "admin.css"
 LABELS = STYLES.with_name("labels.css")
 STRING = r"""u?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
@@ -30,7 +31,7 @@ Message = tuple[str | None, str, str | None]  # context, singular, plural
 def message(function: str, texts: list[str]) -> Message:
     """Return the message of a call of gettext."""
     context = texts.pop(0) if "pgettext" in function else None
-    return context, texts[0], texts[1] if "ngettext" in function or "npgettext" in function else None
+    return context, texts[0], texts[1] if "ngettext" in function or function in ("npgettext", "counted") else None
 
 
 def of_python(source: str) -> Iterator[Message]:

@@ -15,6 +15,7 @@ from jobqueue.access.hiding import arguments_of, declared
 from jobqueue.backends import backend_of
 from jobqueue.core import payload, time_limits
 from jobqueue.core.masking import MASK
+from jobqueue.core.sentences import message_of, sentence
 from jobqueue.core.states import ENDED
 from jobqueue.exceptions import CannotRunAgain, InvalidArguments, JobDoesNotExist, JobQueueError
 from jobqueue.models import Job, JobRerun
@@ -38,15 +39,17 @@ def run_again(job_id: int, *, args: Any = None, kwargs: Any = None) -> int:
         given = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value is not None}
         values, problems = _arguments(job, given)
         if job.status not in ENDED:
-            problems.insert(0, f"Job {job_id} is {job.status}: only a job that has ended can run again.")
+            text = sentence("Job %(job)s is %(status)s: only a job that has ended can run again.", job=str(job_id), status=job.status)
+            problems.insert(0, text)
         if problems:
             raise CannotRunAgain(problems)
         try:
             result = _enqueue(job, values, is_changed=values != {"args": job.args, "kwargs": job.kwargs})
         except (JobQueueError, compat.InvalidTask, compat.InvalidTaskBackend) as error:
-            raise CannotRunAgain([str(error)]) from error
+            raise CannotRunAgain([message_of(error)]) from error
         if not result.created:
-            raise CannotRunAgain([f"Job {result.job_id} has the unique key of job {job_id}, and has not ended."])
+            ids = {"rival": str(result.job_id), "job": str(job_id)}
+            raise CannotRunAgain([sentence("Job %(rival)s has the unique key of job %(job)s, and has not ended.", **ids)])
         JobRerun.objects.using(Job.objects.database.alias).create(original_id=job_id, copy_id=result.job_id)
     return int(result.job_id)
 
@@ -54,7 +57,7 @@ def run_again(job_id: int, *, args: Any = None, kwargs: Any = None) -> int:
 def _arguments(job: Job, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the arguments of the copy, and what is wrong with them."""
     stored = {"args": job.args, "kwargs": job.kwargs}
-    problems = []
+    problems = list[str]()
     for name, (kind, rule) in KINDS.items():
         value = given.get(name, stored[name])
         if not isinstance(value, kind):
@@ -69,24 +72,28 @@ def _arguments(job: Job, given: dict[str, Any]) -> tuple[dict[str, Any], list[st
         if (entry := declared(job.task)) is not None:
             check_call(entry.func, values["args"], values["kwargs"], takes_context=entry.takes_context)
     except InvalidArguments as error:
-        problems.append(str(error))
+        problems.append(message_of(error))
     except RecursionError:
-        problems.append("The arguments are nested too deeply.")
+        problems.append(sentence("The arguments are nested too deeply."))
     return values, problems
 
 
 def _restored(job: Job, stored: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     shown = dict(zip(KINDS, arguments_of(job), strict=True))
     moved = {name for name, value in given.items() if names_other_place(value, shown[name])}
-    values, problems = {}, []
+    values, problems = {}, list[str]()
     for name, value in given.items():
         values[name] = restored(value, shown[name], stored[name], moved=bool(moved - {name}))
         hidden = [] if values[name] == stored[name] else places_of_masks(values[name], name)
         if hidden:
             names = ", ".join(place[:200] for place in hidden[:MAX_NAMED])
             problems.append(
-                f"{names}: hidden as {MASK}. Write the value again, because a value beside it was changed, and a secret is not moved to "
-                "another place."
+                sentence(
+                    "%(names)s: hidden as %(mask)s. Write the value again, because a value beside it was changed, and a secret is not "
+                    "moved to another place.",
+                    names=names,
+                    mask=MASK,
+                )
             )
     return values, problems
 

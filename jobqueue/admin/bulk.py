@@ -21,7 +21,7 @@ from jobqueue.admin import columns, listing
 from jobqueue.admin.actions import ActingAdmin
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import ago
-from jobqueue.admin.labels import status_label, translated
+from jobqueue.admin.labels import error_text, status_label, translated
 from jobqueue.admin.verbs import RESUME, RUN_NOW, VERBS, Verb
 from jobqueue.bulk import actions
 from jobqueue.core.amounts import bounded
@@ -91,7 +91,7 @@ class BulkAdmin(ActingAdmin):
             found = actions.preview(verb.name, query, request.user)
         except InvalidSearch as error:
             return self._page_of(
-                request, "bulk_new", {"title": _("Invalid search"), "error": mask_text(str(error)), "query": query}, status=400
+                request, "bulk_new", {"title": _("Invalid search"), "error": mask_text(error_text(error)), "query": query}, status=400
             )
         if request.method == "POST" and found.number:
             address = audit.address_of(request)
@@ -107,6 +107,7 @@ class BulkAdmin(ActingAdmin):
             "query": query,
             "jobs_url": f"{self._page('changelist')}?{urlencode({'q': query})}",
             "found": found,
+            "scope": translated(found.scope),
             "number": number,
             "counts": self._bulk_counts(request, found, query),
             "rows": self._bulk_sample(request, found.sample),

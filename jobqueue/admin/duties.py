@@ -19,6 +19,7 @@ from jobqueue import clock
 from jobqueue.admin import columns, figures
 from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import NOTHING, ago, duration, excerpt, moment
+from jobqueue.admin.labels import translated
 from jobqueue.db import Now
 from jobqueue.duties import leadership
 from jobqueue.insight import duties
@@ -144,7 +145,7 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
         """Return its state, with emphasis if there is a problem."""
         leader = _leader_of(row)
         if leader.problem:
-            return format_html('<strong class="jq-alarm">{}</strong>', excerpt(leader.problem, BRIEF_CHARACTERS))
+            return format_html('<strong class="jq-alarm">{}</strong>', excerpt(translated(leader.problem), BRIEF_CHARACTERS))
         return columns.badge("success", _("OK")) if leader.worker_id else columns.badge("pending", _("Free"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin
@@ -18,6 +19,7 @@ from jobqueue.access import visible
 from jobqueue.admin import columns, deliveries_of_job, detail, filters, listing
 from jobqueue.admin.errors import ErrorsAdmin
 from jobqueue.admin.job_log import log_section
+from jobqueue.admin.labels import translated
 from jobqueue.admin.rerun import RerunAdmin
 from jobqueue.admin.tasks import TasksAdmin
 from jobqueue.admin.verbs import VERBS
@@ -122,6 +124,7 @@ class JobAdmin(ErrorsAdmin, TasksAdmin, RerunAdmin):
 def _why(request: HttpRequest, job: Job) -> Why | None:
     """Return the reason why the job waits; None if it does not wait, or is deleted."""
     try:
-        return why_for(request.user, job)
+        why = why_for(request.user, job)
+        return None if why is None else replace(why, text=translated(why.text))
     except JobDoesNotExist:
         return None

@@ -1,9 +1,13 @@
-"""Translate the labels that the admin shares with the command line and REST, which stay English."""
+"""Translate the labels and sentences that the admin shares with the command line and REST, which stay English."""
 
 from __future__ import annotations
 
-from django.utils.translation import gettext, gettext_noop
+from typing import Any
 
+from django.utils.translation import get_language_bidi, gettext, gettext_noop, ngettext
+
+from jobqueue.admin import figures
+from jobqueue.core import sentences
 from jobqueue.core.states import Status
 from jobqueue.core.texts import clean, shorten
 
@@ -50,8 +54,21 @@ LABELS = frozenset(
 
 
 def translated(label: object) -> str:
-    """Return a label in the language of the reader."""
-    return gettext(str(label))
+    """Return a label or a sentence in the language of the reader."""
+    return sentences.translated(label if isinstance(label, str) else str(label), gettext, ngettext, _value)
+
+
+def error_text(error: Exception) -> str:
+    """Return the message of an exception in the language of the reader, if it is a sentence."""
+    message = sentences.message_of(error)
+    return translated(message) if isinstance(message, sentences.Sentence) else message
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, int):
+        return figures.count(value, more=isinstance(value, sentences.AtLeast))
+    # Isolated, as by <bdi>: a name in a right-to-left sentence would otherwise move its punctuation.
+    return f"\N{FIRST STRONG ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}" if value and get_language_bidi() else str(value)
 
 
 def status_label(status: str) -> str:

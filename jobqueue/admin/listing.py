@@ -29,6 +29,7 @@ from jobqueue.admin import figures, nothing
 from jobqueue.admin.base import MAX_ID
 from jobqueue.admin.columns import number, owner_of
 from jobqueue.admin.filters import chip
+from jobqueue.admin.labels import error_text
 from jobqueue.admin.nothing import NothingFound
 from jobqueue.core import masking
 from jobqueue.core.search import Search, part_of
@@ -149,7 +150,7 @@ class JobChangeList(BaseChangeList):
         try:
             self.conditions = self._conditions()
         except InvalidSearch as error:
-            self.invalid = str(error)
+            self.invalid = error_text(error)
             queryset = queryset.none()
         found = None if self.invalid or not self._needs_scan() else self._scan(queryset)
         result: Any = queryset if found is None else queryset.filter(pk__in=found)

@@ -8,6 +8,7 @@ from django.http import HttpRequest
 
 from jobqueue.access import visible
 from jobqueue.admin import load_charts, load_page, task_choices
+from jobqueue.admin.labels import translated
 from jobqueue.admin.overview import data
 from jobqueue.admin.overview.page import period_of
 from jobqueue.admin.overview.rows import queue_rows
@@ -34,7 +35,7 @@ def context(request: HttpRequest, state: QueueState) -> dict[str, Any]:
     found: dict[str, Any] = {"period": period, "state": state}
     loads = None
     if samples.may_see(user):
-        found["warning"] = queue_names.warning(name)
+        found["warning"] = translated(queue_names.warning(name))
         members = data.members() if pages.may_view(Worker) else None
         pauses = [(queue, at) for queue, at in data.pauses() if queue == name]
         loads = load_page.load_of(QUEUE, name, period)

@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _lazy
 from jobqueue.access import audit
 from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import excerpt
+from jobqueue.admin.labels import error_text
 from jobqueue.admin.listing import as_id
 from jobqueue.core import event_names, webhook_rules
 from jobqueue.core.masking import mask_text
@@ -60,7 +61,7 @@ class WebhookForm(forms.Form):
         try:
             check_webhook(self.cleaned_data.get("url"), None)
         except InvalidOption as error:
-            self.add_error("url", str(error))
+            self.add_error("url", error_text(error))
 
 
 @method_decorator(transaction.non_atomic_requests, name="webhook_view")
@@ -103,7 +104,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         try:
             result = send_test(name)
         except JobQueueError as error:
-            self.message_user(request, str(error), messages.ERROR)
+            self.message_user(request, error_text(error), messages.ERROR)
             return self._page(request, name)
         text = f"Sent a test to {result.url}."
         audit.record(request.user, "test-webhook", Queue(name=name), audit.DONE, audit.address_of(request), text=text)
@@ -116,7 +117,7 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         try:
             check_name(name)
         except InvalidOption as error:
-            self.message_user(request, str(error), messages.ERROR)
+            self.message_user(request, error_text(error), messages.ERROR)
             return self.back()
         if self.is_hidden(request, name):
             raise PermissionDenied

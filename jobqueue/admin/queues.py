@@ -20,6 +20,7 @@ from jobqueue.access import audit
 from jobqueue.admin import columns, figures, queue_page
 from jobqueue.admin.base import audited
 from jobqueue.admin.formatting import NOTHING, duration
+from jobqueue.admin.labels import error_text, translated
 from jobqueue.admin.queue_webhooks import QueueWebhookAdmin, holds_secret, receiver
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import clean, shorten
@@ -148,12 +149,12 @@ class QueueAdmin(QueueWebhookAdmin):
                     audit.record(request.user, verb, Queue(name=name), audit.DONE, audit.address_of(request), text=_recorded(verb, answer))
         except InvalidOption as error:
             audit.log_line(request.user, verb, f"queue {name}", audit.REFUSED, audit.address_of(request), str(error))
-            self.message_user(request, str(error), messages.ERROR)
+            self.message_user(request, error_text(error), messages.ERROR)
         else:
             level = messages.SUCCESS if answer.changed else messages.INFO
             self.message_user(request, _("Queue %(name)s: %(text)s") % {"name": mask_text(name), "text": _answer_text(verb, answer)}, level)
             if (answer.paused or answer.max_running is not None) and (warning := queue_names.warning(name)):
-                self.message_user(request, warning, messages.WARNING)
+                self.message_user(request, translated(warning), messages.WARNING)
 
     def _forget(self, request: HttpRequest, name: str) -> None:
         if not forget_queue(name):

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from jobqueue.access import audit
 from jobqueue.access.hiding import arguments_of
 from jobqueue.admin.base import audited
+from jobqueue.admin.labels import error_text, translated
 from jobqueue.admin.live import LiveAdmin
 from jobqueue.core.states import ENDED
 from jobqueue.exceptions import CannotRunAgain, JobDoesNotExist
@@ -98,7 +99,7 @@ class RerunAdmin(LiveAdmin):
                 self.log_change(request, job, f"Enqueued again as job {copy}{', with other arguments' if values else ''}.")
         except (CannotRunAgain, JobDoesNotExist) as error:
             audit.log_line(request.user, "rerun", job, audit.REFUSED, audit.address_of(request), str(error))
-            return None, error.problems if isinstance(error, CannotRunAgain) else [str(error)]
+            return None, [*map(translated, error.problems)] if isinstance(error, CannotRunAgain) else [error_text(error)]
         self.message_user(request, _("Job %(job)d runs again as job %(copy)d.") % {"job": job.pk, "copy": copy}, messages.SUCCESS)
         return copy, []
 

@@ -20,7 +20,7 @@ from jobqueue.access.hiding import mask_of
 from jobqueue.admin import figures
 from jobqueue.admin.columns import badge
 from jobqueue.admin.formatting import NOTHING, as_json, duration, moment
-from jobqueue.admin.labels import translated
+from jobqueue.admin.labels import error_text, translated
 from jobqueue.admin.schedule_form import masked
 from jobqueue.core.cron import MAX_INTERVAL, Timing, zone_of
 from jobqueue.core.masking import mask_text
@@ -126,7 +126,7 @@ def upcoming(schedule: Schedule) -> SafeString | str:
     try:
         times = next_times(schedule.timing, _now(schedule))
     except InvalidOption as error:
-        return str(error)
+        return error_text(error)
     return format_html_join("", "<div>{}{}</div>", ((local, f" = {utc}" if utc else "") for local, utc in times))
 
 

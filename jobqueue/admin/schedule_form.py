@@ -10,13 +10,15 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import ngettext
 
 from jobqueue.access.hidden_values import names_other_place, places_of_masks, restored
 from jobqueue.access.hiding import arguments_of
 from jobqueue.admin import task_choices
-from jobqueue.admin.labels import translated
+from jobqueue.admin.labels import error_text, translated
 from jobqueue.core import cron
 from jobqueue.core.masking import MASK
+from jobqueue.core.sentences import sentence
 from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.models import Schedule
 from jobqueue.schedules import declarations
@@ -98,7 +100,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             try:
                 rule()
             except JobQueueError as error:
-                self.add_error(fields[0] if fields and fields[0] in self.fields else None, str(error))
+                self.add_error(fields[0] if fields and fields[0] in self.fields else None, error_text(error))
                 if fields == ("time_zone",):
                     row.time_zone = "UTC"  # so that errors of the cron expression are reported, too
         # Compared with the row, not with the form: line ends and masked secrets are no change.
@@ -146,10 +148,15 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 def _enter_again(places: list[str]) -> str:
     names = ", ".join(place[:200] for place in places[:MAX_NAMED])
-    more = f" and {len(places) - MAX_NAMED} more" if len(places) > MAX_NAMED else ""
-    are, fix = ("is", "write its value again") if len(places) == 1 else ("are", "write their values again")
-    why = "the task or a value beside it was changed, and a secret is not moved to another place"
-    return f"{names}{more} {are} hidden as {MASK}: {fix}, since {why}."
+    more = _(" and %(number)s more") % {"number": len(places) - MAX_NAMED} if len(places) > MAX_NAMED else ""
+    text = ngettext(
+        "%(names)s is hidden as %(mask)s: write its value again, since the task or a value beside it was changed, and a secret is not "
+        "moved to another place.",
+        "%(names)s are hidden as %(mask)s: write their values again, since the task or a value beside it was changed, and a secret is not "
+        "moved to another place.",
+        len(places),
+    )
+    return text % {"names": f"{names}{more}", "mask": MASK}
 
 
 def masked(row: Schedule) -> tuple[Any, Any]:
@@ -161,7 +168,11 @@ def check_schedulable(path: str) -> None:
     """Reject a task that is declared with ``schedulable=False``."""
     entry = task_choices.entry(path)
     if entry is not None and not entry.schedulable:
-        raise InvalidOption(f"The task {path!r} is declared with schedulable=False; choose another task, or change its declaration.")
+        raise InvalidOption(
+            sentence(
+                "The task %(task)s is declared with schedulable=False; choose another task, or change its declaration.", task=repr(path)
+            )
+        )
 
 
 def _choices(stored: str) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from jobqueue import clock, conf
 from jobqueue.admin import schedule_columns as cells
 from jobqueue.admin.base import Base, audited
 from jobqueue.admin.filters import FailingFilter
-from jobqueue.admin.labels import translated
+from jobqueue.admin.labels import error_text, translated
 from jobqueue.admin.schedule_form import ScheduleForm
 from jobqueue.db import Now, overview
 from jobqueue.exceptions import InvalidOption, JobQueueError
@@ -255,6 +255,6 @@ class ScheduleAdmin(Base[Schedule]):
                     self.log_verb(request, schedule, verb, result.text)
             except JobQueueError as error:
                 self.log_refusal(request, schedule, verb, str(error))
-                self.message_user(request, _("Schedule %(name)s: %(text)s") % {"name": schedule, "text": error}, messages.ERROR)
+                self.message_user(request, _("Schedule %(name)s: %(text)s") % {"name": schedule, "text": error_text(error)}, messages.ERROR)
             else:
                 self.message_user(request, result.shown(str(schedule)), messages.SUCCESS)

@@ -26,7 +26,7 @@ from jobqueue.access import audit
 from jobqueue.admin import columns, figures
 from jobqueue.admin.base import ReadOnlyAdmin, audited
 from jobqueue.admin.formatting import NOTHING, between, duration, moment
-from jobqueue.admin.labels import translated
+from jobqueue.admin.labels import error_text, translated
 from jobqueue.db import Now
 from jobqueue.exceptions import WorkerDoesNotExist
 from jobqueue.insight.worker_page import MAX_JOBS, Departed, duties_of, jobs_of, left_workers, releases, stuck_of
@@ -137,7 +137,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
                 answer = drain_worker(str(worker.pk), drained=verb == "drain")
             except WorkerDoesNotExist as error:  # it has left since
                 self.log_refusal(request, worker, verb, str(error))
-                self.message_user(request, str(error), messages.WARNING)
+                self.message_user(request, error_text(error), messages.WARNING)
                 return
             if answer.changed:
                 text = "Drained." if answer.drained else "Made to start jobs again."
@@ -215,7 +215,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     def troubles(self, worker: Worker) -> SafeString | str:
         """Return the services that are stuck, with emphasis if there are any."""
         troubles = stuck_services(worker) + failed_modules(worker)
-        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(troubles)) if troubles else _("OK")
+        return format_html('<strong class="jq-alarm">{}</strong>', "; ".join(map(translated, troubles))) if troubles else _("OK")
 
     @admin.display(description=_lazy("started"), ordering="started_at")
     def started(self, worker: Worker) -> SafeString:

@@ -1,4 +1,4 @@
-"""Numbers in sentences: plurals, counts that ended at a bound, lengths of time."""
+"""Numbers in sentences: plurals, and counts that ended at a bound."""
 
 from __future__ import annotations
 
@@ -16,12 +16,3 @@ def plural(number: int, noun: str, nouns: str = "", *, more: bool = False) -> st
 def verb(number: int, one: str, several: str, *, more: bool = False) -> str:
     """Return the form of a verb that a count needs: "1 job is", "0 jobs are", "2 jobs are"."""
     return one if number == 1 and not more else several
-
-
-def span(seconds: float) -> str:
-    """Return a length of time in words, to follow "the last": "hour", or "90 s"."""
-    for length, noun in ((86_400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= length and seconds % length == 0:
-            number = int(seconds // length)
-            return noun if number == 1 else f"{number:,} {noun}s"
-    return f"{seconds:g} s"

@@ -28,6 +28,7 @@ from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
+from jobqueue.core.sentences import joined, sentence
 from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import InvalidOption
 
@@ -39,7 +40,7 @@ MISSED: Final = ("skip", "once", "all")
 MAX_MISSED: Final = 1000
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-EXAMPLE: Final = "For example, '0 3 * * *' is every night at three: minute, hour, day of the month, month, day of the week."
+EXAMPLE: Final = sentence("For example, '0 3 * * *' is every night at three: minute, hour, day of the month, month, day of the week.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,12 @@ class Timing:
     def check(self, now: datetime) -> None:
         """Reject a timing that can never be due after `now`; the error names the value, the rule and the fix."""
         if bool(self.cron) == (self.interval_seconds is not None):
-            given = "both are given" if self.cron else "none is given"
-            raise InvalidOption(f"A schedule has either cron or an interval, but {given}. {EXAMPLE}")
+            text = (
+                sentence("A schedule has either cron or an interval, but both are given.")
+                if self.cron
+                else sentence("A schedule has either cron or an interval, but none is given.")
+            )
+            raise InvalidOption(joined(text, EXAMPLE))
         zone_of(self.time_zone)
         self.after(now)
 
@@ -89,8 +94,14 @@ class Timing:
 def check_interval(seconds: object) -> None:
     """Reject anything but whole seconds within the bounds."""
     if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= MAX_INTERVAL:
-        rule = f"a whole number of seconds from 1 to {MAX_INTERVAL} (366 days), or a timedelta in that range"
-        raise InvalidOption(f"The interval is {safe_repr(seconds)}; it must be {rule}.")
+        raise InvalidOption(
+            sentence(
+                "The interval is %(value)s; it must be a whole number of seconds from 1 to %(most)s (366 days), or a timedelta in that "
+                "range.",
+                value=safe_repr(seconds),
+                most=str(MAX_INTERVAL),
+            )
+        )
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -101,8 +112,12 @@ def zone_of(name: str) -> ZoneInfo:
     except Exception:  # noqa: BLE001, S110 - KeyError, ValueError, or OSError if the name is that of a folder
         pass
     near = difflib.get_close_matches(str(name)[:MAX_ZONE], available_timezones(), 1)
-    hint = f"did you mean {near[0]!r}?" if near else "it must be a name such as 'Europe/Berlin' or 'UTC'."
-    raise InvalidOption(f"The time zone {safe_repr(name)} is not known here: {hint}")
+    shown = safe_repr(name)
+    if near:
+        raise InvalidOption(sentence("The time zone %(name)s is not known here: did you mean %(near)s?", name=shown, near=repr(near[0])))
+    raise InvalidOption(
+        sentence("The time zone %(name)s is not known here: it must be a name such as 'Europe/Berlin' or 'UTC'.", name=shown)
+    )
 
 
 @functools.cache
@@ -164,9 +179,11 @@ def _walls(cron: str, wall: datetime) -> Iterator[datetime]:
             raise CronSimError("Wrong number of fields")
         iterator = CronSim(cron, wall)
     except Exception as error:
-        raise InvalidOption(f"The cron expression {safe_repr(cron)} cannot be read: {error}. {EXAMPLE}") from error
+        text = sentence("The cron expression %(cron)s cannot be read: %(error)s.", cron=safe_repr(cron), error=str(error))
+        raise InvalidOption(joined(text, EXAMPLE)) from error
     yield from iterator
-    raise InvalidOption(f"The cron expression {safe_repr(cron)} is not due within 50 years: no such day exists. {EXAMPLE}")
+    text = sentence("The cron expression %(cron)s is not due within 50 years: no such day exists.", cron=safe_repr(cron))
+    raise InvalidOption(joined(text, EXAMPLE))
 
 
 def _hours(cron: str) -> str:

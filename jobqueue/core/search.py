@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from jobqueue.core.masking import is_secret_name
-from jobqueue.core.moments import RULE, is_readable
+from jobqueue.core.moments import FIRST, LAST, is_readable
+from jobqueue.core.sentences import sentence
 from jobqueue.core.states import Status, WaitingFor
 from jobqueue.core.texts import clean, safe_repr
 from jobqueue.exceptions import InvalidSearch
@@ -27,7 +28,6 @@ MAX_LENGTH: Final = 1000
 MAX_PARTS: Final = 20
 MAX_ID: Final = 2**63 - 1
 MAX_SECONDS: Final = 50 * 366 * 86_400
-FORMS: Final = "the number or the public id of a job, FIELD:VALUE, or ARGUMENT=VALUE"
 
 _PART = re.compile(r'\s*((?:[^\s"]|"(?:[^"\\]|\\.)*")+)')
 _NAMED = re.compile(r'([^\s":=]*)([:=])(.*)', re.DOTALL)
@@ -67,7 +67,13 @@ def parse(text: str, job_id_of: Callable[[str], int | None], secret: Iterable[st
     Raise `InvalidSearch`, which names the value, the rule and the fix.
     """
     if len(text) > MAX_LENGTH or clean(text) != text:
-        raise InvalidSearch(f"The search {_shown(text)} must have at most {MAX_LENGTH} characters and no NUL. Search for less.")
+        raise InvalidSearch(
+            sentence(
+                "The search %(search)s must have at most %(most)s characters and no NUL. Search for less.",
+                search=_shown(text),
+                most=str(MAX_LENGTH),
+            )
+        )
     job_id: int | None = None
     texts, times, arguments = dict[str, str](), dict[str, datetime | timedelta](), list[ArgumentCondition]()
     more = tuple(secret)
@@ -87,11 +93,13 @@ def _parts(text: str) -> list[str]:
         part = _PART.match(text, position, end)
         if part is None:
             rest = _shown(text[position:end].strip())
-            raise InvalidSearch(f'{rest} has a quotation mark without its pair. Add the closing ", or write \\".')
+            raise InvalidSearch(sentence('%(part)s has a quotation mark without its pair. Add the closing ", or write \\".', part=rest))
         conditions.append(part[1])
         position = part.end()
     if len(conditions) > MAX_PARTS:
-        raise InvalidSearch(f"The search has {len(conditions)} parts; it can have {MAX_PARTS}. Remove some.")
+        raise InvalidSearch(
+            sentence("The search has %(number)s parts; it can have %(most)s. Remove some.", number=len(conditions), most=MAX_PARTS)
+        )
     return conditions
 
 
@@ -101,25 +109,46 @@ def _job_id(text: str, before: int | None, job_id_of: Callable[[str], int | None
     if found is None and digits.isascii() and digits.isdigit() and len(digits) <= 19 and 0 < int(digits) <= MAX_ID:
         found = int(digits)
     if found is None:
-        raise InvalidSearch(f"{_shown(text)} is no part of a search; it must be {FORMS}. For example, write task:{text[:40]} for a task.")
+        raise InvalidSearch(
+            sentence(
+                "%(part)s is no part of a search; it must be the number or the public id of a job, FIELD:VALUE, or ARGUMENT=VALUE. For "
+                "example, write task:%(task)s for a task.",
+                part=_shown(text),
+                task=text[:40],
+            )
+        )
     if before not in (None, found):
-        raise InvalidSearch(f"The search names the jobs {before} and {found}; it can name one. Search for each of them.")
+        raise InvalidSearch(
+            sentence(
+                "The search names the jobs %(first)s and %(second)s; it can name one. Search for each of them.",
+                first=str(before),
+                second=str(found),
+            )
+        )
     return found
 
 
 def _add_field(name: str, value: str, texts: dict[str, str], times: dict[str, datetime | timedelta]) -> None:
     if name not in FIELDS:
         raise InvalidSearch(
-            f"{_shown(name)} is no field of a search; the fields are {', '.join(FIELDS)}. For an argument, write NAME=VALUE."
+            sentence(
+                "%(name)s is no field of a search; the fields are %(fields)s. For an argument, write NAME=VALUE.",
+                name=_shown(name),
+                fields=", ".join(FIELDS),
+            )
         )
     if name in texts or name in times:
-        raise InvalidSearch(f"{name}: is given twice; each field can be given once. Remove one.")
+        raise InvalidSearch(sentence("%(name)s: is given twice; each field can be given once. Remove one.", name=name))
     if name in TIMES:
         times[name] = time_of(name, value)
     elif name in CHOICES and value.upper() not in {choice.upper() for choice in CHOICES[name]}:
-        raise InvalidSearch(f"{name} is {_shown(value)}; it must be one of {', '.join(CHOICES[name])}.")
+        raise InvalidSearch(
+            sentence(
+                "%(name)s is %(value)s; it must be one of %(choices)s.", name=name, value=_shown(value), choices=", ".join(CHOICES[name])
+            )
+        )
     elif not value and name not in ("tenant", "kind"):
-        raise InvalidSearch(f"{name}: has no value. Write the value behind the colon, or remove it.")
+        raise InvalidSearch(sentence("%(name)s: has no value. Write the value behind the colon, or remove it.", name=name))
     else:
         texts[name] = next((choice for choice in CHOICES.get(name, ()) if choice.upper() == value.upper()), value)
 
@@ -135,10 +164,12 @@ def part_of(name: str, value: str) -> str:
 def _path(name: str, secret: tuple[str, ...]) -> tuple[str | int, ...]:
     parts = name.removeprefix("args.").split(".")
     if not all(parts):
-        raise InvalidSearch(f"{_shown(name)} is no argument; write its name, as in order_id=7 or args.user.id=7.")
+        raise InvalidSearch(sentence("%(name)s is no argument; write its name, as in order_id=7 or args.user.id=7.", name=_shown(name)))
     for part in parts:
         if is_secret_name(part, secret):
-            raise InvalidSearch(f"{_shown(part)} is the name of a secret, which no search can find. Search for another argument.")
+            raise InvalidSearch(
+                sentence("%(name)s is the name of a secret, which no search can find. Search for another argument.", name=_shown(part))
+            )
     first, *rest = parts
     return (first, *(int(part) if part.isascii() and part.isdigit() and len(part) < 7 else part for part in rest))
 
@@ -168,8 +199,16 @@ def time_of(name: str, value: str) -> datetime | timedelta:
         at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
         if is_readable(at):
             return at
-    rule = "a number with s, m, h, d or w (2h: two hours ago), or an ISO 8601 time, by default in UTC"
-    raise InvalidSearch(f"{name} is {_shown(value)}; it must be {rule}; {RULE}. For example, 2h.")
+    raise InvalidSearch(
+        sentence(
+            "%(name)s is %(value)s; it must be a number with s, m, h, d or w (2h: two hours ago), or an ISO 8601 time, by default in UTC; "
+            "it must lie between %(first)s and %(last)s. For example, 2h.",
+            name=name,
+            value=_shown(value),
+            first=f"{FIRST:%Y-%m-%d}",
+            last=f"{LAST:%Y-%m-%d}",
+        )
+    )
 
 
 def _unquoted(text: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from jobqueue.core import event_names as names
+from jobqueue.core.sentences import sentence
 
 # Webhooks about webhooks would cause more webhooks without end, and progress is too frequent.
 EVENTS = names.SENDABLE
@@ -51,25 +52,25 @@ Network = IPv4Network | IPv6Network
 def url_problem(value: Any, *, https_only: bool = False) -> str:
     """Return why a value cannot be the URL of a receiver, as the end of a sentence; "" if it can."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
-        return f"it must be text of 1 to {MAX_URL} characters"
+        return sentence("it must be text of 1 to %(most)s characters", most=str(MAX_URL))
     if any(not character.isprintable() or character.isspace() for character in value) or "\\" in value:
-        return "it must have no spaces, control characters or backslashes"
+        return sentence("it must have no spaces, control characters or backslashes")
     try:
         parts = urlsplit(value)
         port = parts.port
     except ValueError:
-        return "it must be a URL with a valid host and port"
-    return "its port must be from 1 to 65535" if port == 0 else _parts_problem(parts, https_only=https_only)
+        return sentence("it must be a URL with a valid host and port")
+    return sentence("its port must be from 1 to 65535") if port == 0 else _parts_problem(parts, https_only=https_only)
 
 
 def _parts_problem(parts: SplitResult, *, https_only: bool) -> str:
     if https_only and parts.scheme == "http":
-        return "it must begin with https://, since WEBHOOK_HTTPS_ONLY is set"
+        return sentence("it must begin with https://, since WEBHOOK_HTTPS_ONLY is set")
     if parts.scheme not in ("http", "https"):
-        return "it must begin with https:// or http://"
+        return sentence("it must begin with https:// or http://")
     if "@" in parts.netloc:
-        return "it must hold no user name or password; the signature identifies the sender"
-    return "" if parts.hostname else "it must name a host, as in https://example.com/hook"
+        return sentence("it must hold no user name or password; the signature identifies the sender")
+    return "" if parts.hostname else sentence("it must name a host, as in https://example.com/hook")
 
 
 def origin(url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jobqueue.core import states
+from jobqueue.core.sentences import Sentence, sentence
 from jobqueue.models import Job, JobDependency
 
 MAX_COUNTED = 1000
@@ -19,12 +20,18 @@ class Waits(NamedTuple):
     more: bool
 
     @property
-    def text(self) -> str:
+    def text(self) -> Sentence:
         """These numbers as a sentence, without the full stop."""
         if self.first is None:
-            return f"The jobs that it waited for {'have ended' if self.in_all else 'are gone'}: a worker promotes it within a second"
-        least = "at least " if self.more else ""
-        return f"It waits for {least}{self.live} of {self.in_all} children; the first is job {self.first}"
+            return (
+                sentence("The jobs that it waited for have ended: a worker promotes it within a second")
+                if self.in_all
+                else sentence("The jobs that it waited for are gone: a worker promotes it within a second")
+            )
+        values = {"live": self.live, "in_all": self.in_all, "job": str(self.first)}
+        if self.more:
+            return sentence("It waits for at least %(live)s of %(in_all)s children; the first is job %(job)s", **values)
+        return sentence("It waits for %(live)s of %(in_all)s children; the first is job %(job)s", **values)
 
 
 def waits(job: Job) -> Waits:

@@ -9,6 +9,7 @@ from typing import Any
 from jobqueue import conf
 from jobqueue.core import masking
 from jobqueue.core.json_columns import as_dict
+from jobqueue.core.sentences import sentence
 from jobqueue.db import Now
 from jobqueue.models import BackgroundJobLease
 
@@ -95,15 +96,20 @@ def _problem(metadata: dict[str, Any], row: BackgroundJobLease, now: datetime) -
     if heard_seconds is None or held_seconds is None:
         return ""  # its leader has released it, so the next worker that checks takes it
     if ahead > conf.current().duty_lease_seconds:
-        return f"the heartbeat of its leader lies {ahead:.0f} s ahead of the database's clock"
+        return sentence("the heartbeat of its leader lies %(seconds)s s ahead of the database's clock", seconds=f"{ahead:.0f}")
     if heard_seconds > 2 * conf.current().duty_lease_seconds:
-        return f"the last heartbeat of its leader was {heard_seconds:.0f} s ago, and no worker has taken over"
+        return sentence(
+            "the last heartbeat of its leader was %(seconds)s s ago, and no worker has taken over", seconds=f"{heard_seconds:.0f}"
+        )
     ran = _since(_moment(metadata, "last_run_at"), now)
     idle = held_seconds if ran is None else min(ran, held_seconds)
     if idle > stuck_seconds(interval):
-        return f"its leader is alive, but has completed no run for {idle:.0f} s"
+        return sentence("its leader is alive, but has completed no run for %(seconds)s s", seconds=f"{idle:.0f}")
     failures = _count(metadata, "failures_in_a_row")
-    return f"it has failed {failures} times in a row: {masking.mask_text(_text(metadata, 'last_error'))}" if failures > 2 else ""
+    if failures <= 2:
+        return ""
+    error = masking.mask_text(_text(metadata, "last_error"))
+    return sentence("it has failed %(number)s times in a row: %(error)s", number=failures, error=error)
 
 
 def _since(then: datetime | None, now: datetime) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jobqueue.core.amounts import plural
+from jobqueue.core.sentences import counted
 from jobqueue.db import Now
 from jobqueue.insight.workers import HEARD_SECONDS, MAX_WORKERS, failed_modules, running_jobs, stuck_services
 from jobqueue.models import Job, Worker
@@ -43,7 +43,7 @@ def fleet() -> list[Member]:
 def _member(worker: Worker, now: datetime, running: int) -> Member:
     silent = (now - worker.heartbeat_at).total_seconds()
     is_silent = silent > HEARD_SECONDS
-    stuck = [f"{plural(worker.stuck, 'thread')} did not stop"] if worker.stuck else []
+    stuck = [counted("%(number)s thread did not stop", "%(number)s threads did not stop", worker.stuck)] if worker.stuck else []
     troubles = [] if is_silent else [*stuck, *stuck_services(worker), *failed_modules(worker)]
     return Member(
         str(worker.pk),

@@ -15,6 +15,7 @@ from django.db.models import Count, Min, Q
 
 from jobqueue.access import visible
 from jobqueue.core import states
+from jobqueue.core.sentences import sentence
 from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import TargetHead
 from jobqueue.insight.queues import MAX_COUNTED, QueueState, queue_states
@@ -23,7 +24,7 @@ from jobqueue.insight.why import Why, why_waiting
 from jobqueue.models import Job, Queue
 
 BUDGET = 100_000  # the number of jobs that one request counts
-HIDDEN = "It waits for a job that you may not see."
+HIDDEN = sentence("It waits for a job that you may not see.")
 WAITING = Q(status=states.Status.QUEUED) | Q(status=states.Status.PENDING, waiting_for=states.WaitingFor.TARGET)
 
 

@@ -7,6 +7,7 @@ from jobqueue.access.hiding import declared
 from jobqueue.core import queue_rules
 from jobqueue.core.loads import QUEUE
 from jobqueue.core.masking import mask_text
+from jobqueue.core.sentences import sentence
 from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.declared import registry
 from jobqueue.insight.workers import MAX_WORKERS, alive
@@ -19,8 +20,10 @@ def warning(name: str) -> str:
     """Return a warning that the name of a queue may be mistyped if no task, setting, schedule, worker or job uses it; otherwise ""."""
     if is_known(name):
         return ""
-    shown = mask_text(name)
-    return f"No task, setting, schedule, worker or recent job has a queue {shown!r}. If the name is mistyped, forget the queue."
+    return sentence(
+        "No task, setting, schedule, worker or recent job has a queue %(queue)s. If the name is mistyped, forget the queue.",
+        queue=repr(mask_text(name)),
+    )
 
 
 def is_known(name: str) -> bool:

@@ -23,6 +23,7 @@ from django.db.models import Q, QuerySet
 from jobqueue import public_ids
 from jobqueue.access.hiding import declared, mask_of, named_arguments, parameters_of
 from jobqueue.core.search import ArgumentCondition, Search, parse
+from jobqueue.core.sentences import sentence
 from jobqueue.core.states import ENDED, Status
 from jobqueue.core.targets import Target
 from jobqueue.db import Now, open_jobs, overview
@@ -139,8 +140,7 @@ class Reach:
         newest = 0 if found_by_index(search) else Job.objects.current.order_by("-pk").values_list("pk", flat=True).first() or 0
         self._before = max(newest - WINDOW, 0)
         self._has_older = older
-        more = f", and up to {MAX_CHECKED:,} older ones of each open state" if older else ""
-        self.scope = f"The newest {WINDOW:,} jobs{more}." if self._before else ""
+        self.scope = _scope(older=older) if self._before else ""
 
     def newest(self, chunk: int = CHUNK, after: int | None = None) -> Iterator[Job]:
         """Yield the jobs, the newest first; `chunk` is how many are read at a time."""
@@ -156,6 +156,12 @@ class Reach:
 
     def _older(self) -> list[int]:
         return sorted(older_open(self._search, self._before, MAX_CHECKED)[0], reverse=True)
+
+
+def _scope(*, older: bool) -> str:
+    if not older:
+        return sentence("The newest %(window)s jobs.", window=WINDOW)
+    return sentence("The newest %(window)s jobs, and up to %(checked)s older ones of each open state.", window=WINDOW, checked=MAX_CHECKED)
 
 
 def _matching(rows: QuerySet[Job], search: Search, chunk: int) -> Iterator[Job]:

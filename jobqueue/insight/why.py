@@ -13,16 +13,16 @@ from typing import Any
 
 from jobqueue import conf, public_ids
 from jobqueue.access.hiding import declared
-from jobqueue.core import masking, states
-from jobqueue.core.amounts import plural, verb
+from jobqueue.core import states
 from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.moments import moment_of
+from jobqueue.core.sentences import counted, joined, sentence
 from jobqueue.core.texts import safe_repr
 from jobqueue.db import Now, overview
 from jobqueue.exceptions import InvalidOption, JobDoesNotExist
 from jobqueue.insight import children
 from jobqueue.insight.targets import blocker_of
-from jobqueue.insight.why_words import about, busy, clock, queue, times
+from jobqueue.insight.why_words import about, clock, named, paused_since, queue, state_text, who
 from jobqueue.insight.workers import Serving, serving
 from jobqueue.models import Job, Queue
 
@@ -31,11 +31,6 @@ COLUMNS = (
     *("crashes", "max_attempts", "options", "enqueued_at", "started_at", "finished_at", "first_started_at", "expires_at"),
     *("lease_expires_at", "cancel_requested", "cancel_outcome"),
 )
-WHAT_TO_DO = {
-    states.Status.PAUSED: "resume, cancel or delete it",
-    states.Status.ERROR: "resume, cancel or delete it",
-    states.Status.RUNNING: "the next job of the line starts when it ends; cancel it to end it now",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +51,22 @@ def why_waiting(job: Any) -> Why | None:
     why = _gate(row)
     if why is None or row.expires_at is None or row.status == states.Status.PAUSED or row.first_started_at is not None:
         return why
-    return replace(why, text=f"{why.text} It is canceled if it has not started by {clock(row.expires_at, row.now)}.")
+    ends = sentence("It is canceled if it has not started by %(time)s.", time=clock(row.expires_at, row.now))
+    return replace(why, text=joined(why.text, ends))
 
 
 def _gate(job: Any) -> Why | None:
     if job.status == states.Status.RUNNING or job.status in states.ENDED:
         return None
     if job.status == states.Status.PAUSED:
-        return Why("paused", f"It is PAUSED{_paused_since(job)}: resume it, or cancel it.")
+        return Why("paused", sentence("It is PAUSED%(since)s: resume it, or cancel it.", since=paused_since(job)))
     if job.place == states.PENDING_CHILDREN:
         return _children(job)
     if job.place == states.PENDING_TIME:
         return _unknown_task(job) or _not_due(job)
     if job.place == states.PENDING_TARGET:
-        return _target(job) or Why("free", f"{_named(job)} is free: a worker releases the next job of its line within 5 s.")
+        text = sentence("Target %(target)s is free: a worker releases the next job of its line within 5 s.", target=named(job))
+        return _target(job) or Why("free", text)
     return _paused_queue(job) or _target(job) or _limit(job) or _no_worker(job) or _unknown_task(job) or _free(job)
 
 
@@ -96,8 +93,16 @@ def _paused_queue(job: Any) -> Why | None:
     row = Queue.objects.current.filter(pk=job.queue, paused=True).values_list("changed_at", "paused_until").first()
     if row is None:
         return None
-    until = f" until {clock(row[1], job.now)}" if row[1] else ""
-    return Why("paused_queue", f"Its queue {queue(job)} is paused{until} (last changed at {clock(row[0], job.now)}): resume the queue.")
+    values = {"queue": queue(job), "changed": clock(row[0], job.now)}
+    if row[1]:
+        text = sentence(
+            "Its queue %(queue)s is paused until %(time)s (last changed at %(changed)s): resume the queue.",
+            time=clock(row[1], job.now),
+            **values,
+        )
+    else:
+        text = sentence("Its queue %(queue)s is paused (last changed at %(changed)s): resume the queue.", **values)
+    return Why("paused_queue", text)
 
 
 def _target(job: Any) -> Why | None:
@@ -109,17 +114,26 @@ def _target(job: Any) -> Why | None:
     jobs = {job.pk: job for job in Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk__in=ids)}
     other = blocker_of(head, jobs)
     if other is not None:
-        verb = "holds" if other.holds_target else "blocks"
-        return Why("target", f"{_who(other)} {verb} {_named(job, capital=False)}: {_state_text(other)}.", other.pk)
+        values = {"target": named(job), "state": state_text(other), **who(other)}
+        if other.holds_target:
+            text = sentence("Job %(job)s (%(task)s) holds target %(target)s: %(state)s.", **values)
+        else:
+            text = sentence("Job %(job)s (%(task)s) blocks target %(target)s: %(state)s.", **values)
+        return Why("target", text, other.pk)
     if job.holds_target:
         return None
     line = [ahead for ahead in jobs.values() if (ahead.claim_rank, ahead.pk) < (job.claim_rank, job.pk)]
     if not line:
         return None
     first = min(line, key=lambda ahead: (ahead.claim_rank, ahead.pk))
-    order = "has a higher priority" if first.claim_rank < job.claim_rank else "is older"
-    line_name = _named(job, capital=False)
-    return Why("target", f"{_who(first)} is before it in the line of {line_name}, because it {order}: {_state_text(first)}.", first.pk)
+    values = {"target": named(job), "state": state_text(first), **who(first)}
+    if first.claim_rank < job.claim_rank:
+        text = sentence(
+            "Job %(job)s (%(task)s) is before it in the line of target %(target)s, because it has a higher priority: %(state)s.", **values
+        )
+    else:
+        text = sentence("Job %(job)s (%(task)s) is before it in the line of target %(target)s, because it is older: %(state)s.", **values)
+    return Why("target", text, first.pk)
 
 
 def _limit(job: Any) -> Why | None:
@@ -129,56 +143,94 @@ def _limit(job: Any) -> Why | None:
     if most is not None:
         running = alive.filter(queue=job.queue).count()
         if running >= most:
-            return Why(
-                "limit", f"{running} of at most {most} jobs of queue {queue(job)} run (its max_running): {_room(most, 'its limit')}."
+            text = sentence(
+                "%(running)s of at most %(most)s jobs of queue %(queue)s run (its max_running): %(fix)s.",
+                running=running,
+                most=most,
+                queue=queue(job),
+                fix=sentence("raise its limit")
+                if most == 0
+                else sentence("it can start when one of them ends; raise its limit to let more run"),
             )
+            return Why("limit", text)
     if in_all is not None:
         running = alive.count()
         if running >= in_all:
-            return Why("limit", f"{running} of at most {in_all} jobs run in all queues together (MAX_RUNNING): {_room(in_all, 'it')}.")
+            text = sentence(
+                "%(running)s of at most %(most)s jobs run in all queues together (MAX_RUNNING): %(fix)s.",
+                running=running,
+                most=in_all,
+                fix=sentence("raise it") if in_all == 0 else sentence("it can start when one of them ends; raise it to let more run"),
+            )
+            return Why("limit", text)
     return None
-
-
-def _room(most: int, limit: str) -> str:
-    return f"raise {limit}" if most == 0 else f"it can start when one of them ends; raise {limit} to let more run"
 
 
 def _not_due(job: Any) -> Why:
     if job.run_at is None or job.run_at <= job.now:
-        due = f" since {clock(job.run_at, job.now)}" if job.run_at else ""
-        alive = serving(None)
-        if not alive.able:
-            return Why("no_worker", f"It is due{due}, and no worker is alive that could promote it: start 'manage.py runworkers'.")
-        return Why("not_due", f"It is due{due}: a worker promotes it within a second.")
-    until = f"{clock(job.run_at, job.now)} (in {about(job.run_at - job.now)})"
+        due = sentence(" since %(time)s", time=clock(job.run_at, job.now)) if job.run_at else ""
+        if not serving(None).able:
+            text = sentence("It is due%(since)s, and no worker is alive that could promote it: start 'manage.py runworkers'.", since=due)
+            return Why("no_worker", text)
+        return Why("not_due", sentence("It is due%(since)s: a worker promotes it within a second.", since=due))
+    until = {"time": clock(job.run_at, job.now), "distance": about(job.run_at - job.now)}
     if job.sleeps(job.now):
-        return Why("sleeping", f"It sleeps until {until}, as its task requested; 'run now' does not wait.")
+        text = sentence("It sleeps until %(time)s (%(distance)s), as its task requested; 'run now' does not wait.", **until)
+        return Why("sleeping", text)
     if job.crashes and job.crashes >= job.failures:
-        return Why("not_due", f"Its worker was lost {times(job.crashes)}, so it waits until {until}; 'run now' does not wait.")
-    if job.failures:
-        tried = f"{job.failures} of {job.max_attempts} attempts failed"
-        return Why("not_due", f"It waits for a retry until {until}: {tried}; 'run now' does not wait.")
-    return Why("not_due", f"It is scheduled for {until}; 'run now' does not wait.")
+        text = counted(
+            "Its worker was lost once, so it waits until %(time)s (%(distance)s); 'run now' does not wait.",
+            "Its worker was lost %(number)s times, so it waits until %(time)s (%(distance)s); 'run now' does not wait.",
+            job.crashes,
+            **until,
+        )
+    elif job.failures:
+        text = sentence(
+            "It waits for a retry until %(time)s (%(distance)s): %(failures)s of %(most)s attempts failed; 'run now' does not wait.",
+            failures=job.failures,
+            most=job.max_attempts,
+            **until,
+        )
+    else:
+        text = sentence("It is scheduled for %(time)s (%(distance)s); 'run now' does not wait.", **until)
+    return Why("not_due", text)
 
 
 def _children(job: Any) -> Why:
     waits = children.waits(job)
     first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first or 0).first()
-    return Why("children", f"{waits.text}{f' ({first.task}): {_state_text(first)}.' if first is not None else '.'}", waits.first)
+    if first is None:
+        return Why("children", sentence("%(children)s.", children=waits.text), waits.first)
+    text = sentence("%(children)s (%(task)s): %(state)s.", children=waits.text, task=first.task, state=state_text(first))
+    return Why("children", text, waits.first)
 
 
 def _no_worker(job: Any) -> Why | None:
     workers = serving(job.queue)
     if workers.able:
         return None
-    start = "start 'manage.py runworkers'"
     if workers.draining:
-        number = f"{plural(workers.draining, 'worker')} for queue {queue(job)} {verb(workers.draining, 'is', 'are')}"
-        return Why("no_worker", f"{number} drained or about to stop: {start}, or 'manage.py jobqueue undrain'.")
-    if workers.others:
-        alive = f"{plural(workers.others, 'worker')} {verb(workers.others, 'is', 'are')} alive"
-        return Why("no_worker", f"{alive}, but none serves queue {queue(job)}: {start} for it.")
-    return Why("no_worker", f"No worker is alive (none sent a heartbeat in the last {workers.heard_seconds} s): {start}.")
+        text = counted(
+            "%(number)s worker for queue %(queue)s is drained or about to stop: start 'manage.py runworkers', or "
+            "'manage.py jobqueue undrain'.",
+            "%(number)s workers for queue %(queue)s are drained or about to stop: start 'manage.py runworkers', or "
+            "'manage.py jobqueue undrain'.",
+            workers.draining,
+            queue=queue(job),
+        )
+    elif workers.others:
+        text = counted(
+            "%(number)s worker is alive, but none serves queue %(queue)s: start 'manage.py runworkers' for it.",
+            "%(number)s workers are alive, but none serves queue %(queue)s: start 'manage.py runworkers' for it.",
+            workers.others,
+            queue=queue(job),
+        )
+    else:
+        text = sentence(
+            "No worker is alive (none sent a heartbeat in the last %(seconds)s s): start 'manage.py runworkers'.",
+            seconds=workers.heard_seconds,
+        )
+    return Why("no_worker", text)
 
 
 def _unknown_task(job: Any) -> Why | None:
@@ -186,76 +238,31 @@ def _unknown_task(job: Any) -> Why | None:
     if since is None:
         return None
     last = since + timedelta(seconds=conf.current().unknown_task_grace_seconds)
-    return Why(
-        "unknown_task",
-        f"The worker that claimed it has not had the task {job.task!r} since {clock(since, job.now)}: deploy its code, name its"
-        f" module in TASK_MODULES, or cancel the job. It is tried again every few seconds, and ends in ERROR after {clock(last, job.now)}.",
+    text = sentence(
+        "The worker that claimed it has not had the task %(task)s since %(time)s: deploy its code, name its module in TASK_MODULES, or "
+        "cancel the job. It is tried again every few seconds, and ends in ERROR after %(end)s.",
+        task=repr(job.task),
+        time=clock(since, job.now),
+        end=clock(last, job.now),
     )
+    return Why("unknown_task", text)
 
 
 def _free(job: Any) -> Why:
     workers: Serving = serving(job.queue)
     if workers.slots and workers.running >= workers.slots:
-        crowd = busy(workers.slots, f"the {plural(workers.able, 'worker')} for queue {queue(job)}")
-        return Why("free", f"It waits only for the jobs before it: {crowd} a moment ago. The next free slot takes the next job.")
-    if declared(job.task) is None:
-        return Why("free", f"The next free worker whose code has the task {job.task!r} can run it. This process has no such task.")
-    return Why("free", "Nothing blocks it: the next free worker claims it.")
-
-
-# Words
-
-
-def _who(job: Any) -> str:
-    return f"Job {job.pk} ({job.task})"
-
-
-def _named(job: Any, *, capital: bool = True) -> str:
-    of_tenant = f" of tenant {job.tenant!r}" if job.tenant else ""
-    return f"{'T' if capital else 't'}arget {masking.mask_text(job.target)!r}{of_tenant}"
-
-
-def _state_text(job: Any) -> str:
-    """Return the state of another job, and what an operator can do about it."""
-    now, status = job.now, job.status
-    if job.place in (states.PENDING_TIME, states.PENDING_CHILDREN):
-        return _waiting_text(job)
-    if status in (states.Status.QUEUED, states.Status.PENDING):
-        return _queued_text(job) if status == states.Status.QUEUED else "it waits, too"
-    if status == states.Status.RUNNING and job.lease_expires_at is not None and job.lease_expires_at < now:
-        return f"its worker was lost: its lease ran out at {clock(job.lease_expires_at, now)}, and a worker recovers it at the next check"
-    if status == states.Status.RUNNING and job.cancel_requested:
-        end = "canceled" if job.cancel_outcome == states.Status.CANCELED else "paused, and then holds it until it is resumed or canceled"
-        return f"it is RUNNING and was asked to stop, to be {end}"
-    return f"it is {status}{_since(job)}; {WHAT_TO_DO[states.Status(status)]}"
-
-
-def _queued_text(job: Any) -> str:
-    place = f"it is QUEUED in queue {queue(job)}, which"
-    if _paused_queue(job) is not None:
-        return f"{place} is paused: resume the queue, or cancel the job"
-    workers = serving(job.queue)
-    if workers.others and not workers.able and not workers.draining:
-        return f"{place} no live worker serves: start 'manage.py runworkers' for it, or cancel the job"
-    return "it is QUEUED, and is claimed first"
-
-
-def _waiting_text(job: Any) -> str:
-    if job.place == states.PENDING_CHILDREN:
-        return "it waits for its children to end; cancel it to free the target"
-    until = f" until {clock(job.run_at, job.now)}" if job.run_at else ""
-    return f"it {'sleeps' if job.sleeps(job.now) else 'waits for a retry'}{until}; cancel it to free the target, or run it now"
-
-
-def _since(job: Any) -> str:
-    if job.status == states.Status.PAUSED:
-        return _paused_since(job)
-    when = job.finished_at if job.status == states.Status.ERROR else job.started_at
-    return f" since {clock(when, job.now)}" if when else ""
-
-
-def _paused_since(job: Any) -> str:
-    """Return the time since which a job is paused, as text. Only the history of a job that was paused while it ran has this time."""
-    ending = overview.endings(Job.objects.database, [job.pk]).get(job.pk)
-    when = moment_of(ending.finished_at) if ending is not None and ending.outcome == states.Status.PAUSED else None
-    return f" since {clock(when, job.now)}" if when else ""
+        text = counted(
+            "It waits only for the jobs before it: the only slot of the workers for queue %(queue)s was busy a moment ago. "
+            "The next free slot takes the next job.",
+            "It waits only for the jobs before it: all %(number)s slots of the workers for queue %(queue)s were busy a moment ago. "
+            "The next free slot takes the next job.",
+            workers.slots,
+            queue=queue(job),
+        )
+    elif declared(job.task) is None:
+        text = sentence(
+            "The next free worker whose code has the task %(task)s can run it. This process has no such task.", task=repr(job.task)
+        )
+    else:
+        text = sentence("Nothing blocks it: the next free worker claims it.")
+    return Why("free", text)

@@ -13,8 +13,8 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from jobqueue.core import queue_rules, states
-from jobqueue.core.amounts import plural, verb
 from jobqueue.core.masking import mask_text
+from jobqueue.core.sentences import changed, counted, sentence
 from jobqueue.db import Now
 from jobqueue.models import Job, Worker
 
@@ -63,7 +63,7 @@ def serving(queue: str | None) -> Serving:
 
 
 def stuck_services(worker: Worker) -> list[str]:
-    """Return the problems of a worker's services from its row, one sentence for each."""
+    """Return the problems of a worker's services from its row, one sentence for each, without a full stop."""
     services: Any = worker.services
     return [text for name, state in services.items() if (text := _stuck(name, state))] if isinstance(services, dict) else []
 
@@ -72,12 +72,11 @@ def failed_modules(worker: Worker) -> list[str]:
     """Return a sentence for each module that a worker could not import, from its row."""
     modules: Any = worker.failed_modules
     errors = modules.items() if isinstance(modules, dict) else ()
-    return [mask_text(f"it could not import {name}, so it runs none of its tasks: {error}") for name, error in errors]
+    return [changed(_not_imported(name, error), mask_text) for name, error in errors]
 
 
-def _signals(waiting: Any) -> str:
-    number = waiting if isinstance(waiting, int) else 0
-    return f"{plural(number, 'signal')} {verb(number, 'waits', 'wait')}"
+def _not_imported(name: Any, error: Any) -> str:
+    return sentence("it could not import %(name)s, so it runs none of its tasks: %(error)s", name=str(name), error=str(error))
 
 
 def _stuck(name: str, state: Any) -> str:
@@ -86,9 +85,22 @@ def _stuck(name: str, state: Any) -> str:
         return ""
     busy, age, failures = numbers
     if receiver := state.get("receiver"):
-        return f"a receiver of signals, {receiver}, has not returned for {busy:.0f} s; {_signals(state.get('waiting'))}"
+        waiting = state.get("waiting")
+        return counted(
+            "a receiver of signals, %(receiver)s, has not returned for %(seconds)s s; %(number)s signal waits",
+            "a receiver of signals, %(receiver)s, has not returned for %(seconds)s s; %(number)s signals wait",
+            waiting if isinstance(waiting, int) else 0,
+            receiver=str(receiver),
+            seconds=f"{busy:.0f}",
+        )
     if busy > HANG_SECONDS:
-        return f"its {name} has not completed its current turn for {busy:.0f} s"
+        return sentence("its %(service)s has not completed its current turn for %(seconds)s s", service=name, seconds=f"{busy:.0f}")
     if failures and age > HANG_SECONDS:
-        return f"its {name} has failed {plural(round(failures), 'time')} in a row, for {age:.0f} s"
+        return counted(
+            "its %(service)s has failed %(number)s time in a row, for %(seconds)s s",
+            "its %(service)s has failed %(number)s times in a row, for %(seconds)s s",
+            round(failures),
+            service=name,
+            seconds=f"{age:.0f}",
+        )
     return ""

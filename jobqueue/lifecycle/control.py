@@ -26,6 +26,7 @@ from jobqueue.core import event_names as names
 from jobqueue.core import states
 from jobqueue.core.answers import Answer, Verdict
 from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
+from jobqueue.core.sentences import sentence
 from jobqueue.core.targets import Target
 from jobqueue.core.texts import clean
 from jobqueue.db import Now
@@ -51,7 +52,9 @@ def request_job_cancel(job_id: int, *, outcome: str = states.Status.PAUSED) -> A
             return _flag(job, str(outcome))
         destination = states.place(outcome)
         if not states.allows(job.place, destination):
-            return _refused(job, f"a job in state {job.status} cannot be {'paused' if destination == states.PAUSED else 'canceled'}")
+            if destination == states.PAUSED:
+                return _refused(job, sentence("a job in state %(status)s cannot be paused", status=job.status))
+            return _refused(job, sentence("a job in state %(status)s cannot be canceled", status=job.status))
         message = INTERRUPTED_BY_USER if destination == states.PAUSED else CANCELED_BY_USER
         answer = _moved(job, destination, message=message)
         record(job, names.ENDING_OF[outcome], {"message": message})
@@ -76,7 +79,7 @@ def resume(job_id: int) -> Answer:
         if job.status == states.Status.RUNNING:
             return _withdraw(job)
         if job.status not in (states.Status.PAUSED, states.Status.ERROR):
-            return _refused(job, f"a job in state {job.status} cannot be resumed")
+            return _refused(job, sentence("a job in state %(status)s cannot be resumed", status=job.status))
         answer = _resume(job, job.now)  # type: ignore[attr-defined]
         if answer:
             _settle(job)
@@ -87,7 +90,7 @@ def run_now(job_id: int) -> Answer:
     """Make a job that waits for a time claimable immediately."""
     with _locked(job_id) as job:
         if job.place != states.PENDING_TIME:
-            return _refused(job, f"a job in state {job.status} does not wait for a time")
+            return _refused(job, sentence("a job in state %(status)s does not wait for a time", status=job.status))
         answer = _moved(job, states.QUEUED, run_at=Now())
         wakeup.work(job.queue, job.tenant)
         return answer
@@ -97,7 +100,7 @@ def delete(job_id: int) -> Answer:
     """Delete a job for good and release the next job of its target; refuse to delete a running job."""
     with _locked(job_id) as job:
         if job.status == states.Status.RUNNING:
-            return _refused(job, "a running job cannot be deleted: cancel it first")
+            return _refused(job, sentence("a running job cannot be deleted: cancel it first"))
         Job.objects.current.filter(pk=job.pk).erase()
         _settle(job)
         return Answer(job_id, Verdict.DONE, job.status)
@@ -155,7 +158,7 @@ def _flag(job: Job, outcome: str) -> Answer:
 
 def _withdraw(job: Job) -> Answer:
     if not job.cancel_requested:
-        return _refused(job, "the job is running, and was not asked to stop")
+        return _refused(job, sentence("the job is running, and was not asked to stop"))
     Job.objects.flag(job, "")
     wakeup.owner(job.lease_owner)
     return Answer(job.pk, Verdict.DONE, job.status)
@@ -178,9 +181,10 @@ def _resume(job: Job, now: datetime) -> Answer:
     except IntegrityError:
         rival = Job.objects.current.filter(tenant=job.tenant, unique_key=job.unique_key, status__in=states.LIVE).exclude(pk=job.pk)
         rival_id = rival.values_list("pk", flat=True).first()
-        return _refused(
-            job, f"unique key {mask_of(job)(job.unique_key)!r} is taken by job {rival_id}" if rival_id else "its unique key is taken"
-        )
+        if rival_id is None:
+            return _refused(job, sentence("its unique key is taken"))
+        key = repr(mask_of(job)(job.unique_key))
+        return _refused(job, sentence("unique key %(key)s is taken by job %(job)s", key=key, job=str(rival_id)))
     if destination == states.QUEUED:
         wakeup.work(job.queue, job.tenant)
     return answer

@@ -16,6 +16,7 @@ from django.db.models import Q
 from jobqueue import clock
 from jobqueue.core import moments
 from jobqueue.core.masking import mask_text
+from jobqueue.core.sentences import sentence
 from jobqueue.core.texts import clean, safe_repr
 from jobqueue.db import Now
 from jobqueue.exceptions import InvalidOption
@@ -90,16 +91,27 @@ def limit_queue(name: str, max_running: int | None) -> QueueAnswer:
     """Run at most `max_running` jobs of a queue at the same time, over all workers. None removes the limit; 0 starts no job."""
     is_number = isinstance(max_running, int) and not isinstance(max_running, bool)
     if max_running is not None and not (is_number and 0 <= max_running <= MAX_LIMIT):
-        rule = f"a whole number from 0 to {MAX_LIMIT}, or None for no limit"
-        raise InvalidOption(f"max_running is {safe_repr(max_running)}; it must be {rule}.")
+        raise InvalidOption(
+            sentence(
+                "max_running is %(value)s; it must be a whole number from 0 to %(most)s, or None for no limit.",
+                value=safe_repr(max_running),
+                most=str(MAX_LIMIT),
+            )
+        )
     return _decide(name, Q(max_running__isnull=True) if max_running is None else Q(max_running=max_running), max_running=max_running)
 
 
 def check_name(name: Any) -> None:
     """Reject a name that no queue can have."""
     if not isinstance(name, str) or not name or len(name) > MAX_NAME or clean(name) != name:
-        rule = f"text of 1 to {MAX_NAME} characters without NUL"
-        raise InvalidOption(f"The name of the queue is {safe_repr(name)}; it must be {rule}. Jobs name their queue by queue_name=.")
+        raise InvalidOption(
+            sentence(
+                "The name of the queue is %(name)s; it must be text of 1 to %(most)s characters without NUL. Jobs name their queue by "
+                "queue_name=.",
+                name=safe_repr(name),
+                most=MAX_NAME,
+            )
+        )
 
 
 def _decide(name: str, is_so: Q, **fields: Any) -> QueueAnswer:
@@ -125,8 +137,12 @@ def forget_queue(name: str) -> bool:
     check_name(name)
     with Job.objects.database.atomic():
         if Job.objects.any_in_queue(name):
-            shown = mask_text(name)
-            raise InvalidOption(f"Queue {shown!r} has jobs that are QUEUED or RUNNING; it cannot be forgotten before these have ended.")
+            raise InvalidOption(
+                sentence(
+                    "Queue %(queue)s has jobs that are QUEUED or RUNNING; it cannot be forgotten before these have ended.",
+                    queue=repr(mask_text(name)),
+                )
+            )
         deleted = bool(Queue.objects.current.filter(pk=name).delete()[0])
         if deleted:
             wakeup.queues_changed()

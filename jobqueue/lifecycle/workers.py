@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from jobqueue.core.sentences import sentence
 from jobqueue.core.texts import clean, safe_repr
 from jobqueue.db import Now
 from jobqueue.exceptions import WorkerDoesNotExist
@@ -62,8 +63,9 @@ def find_worker(worker: str) -> Worker:
         return found[0]
     name = safe_repr(worker[:MAX_NAME])
     if found:
-        raise WorkerDoesNotExist(f"Several workers are called {name}: name one by its id.")
-    raise WorkerDoesNotExist(f"There is no worker {name}; give its id, or its host and process id as in 'web-1:4711'.")
+        raise WorkerDoesNotExist(sentence("Several workers are called %(name)s: name one by its id.", name=name))
+    text = sentence("There is no worker %(name)s; give its id, or its host and process id as in 'web-1:4711'.", name=name)
+    raise WorkerDoesNotExist(text)
 
 
 def record_left(worker_ids: Collection[Any], how: LeftWorker.How, reason: str = "") -> int:

@@ -21,6 +21,7 @@ from django.utils import timezone
 from jobqueue import clock, conf
 from jobqueue.core import cron as crons
 from jobqueue.core import payload
+from jobqueue.core.sentences import sentence
 from jobqueue.core.texts import clean, safe_repr
 from jobqueue.declared import registry
 from jobqueue.exceptions import InvalidArgumentType, InvalidArgumentValue, InvalidOption
@@ -169,13 +170,15 @@ def placement_rules(row: Schedule | Declaration) -> list[Callable[[], object]]:
 
 def _check_missed(row: Schedule | Declaration) -> None:
     if row.missed not in crons.MISSED:
-        raise InvalidOption(f"missed is {safe_repr(row.missed)}; it must be one of {', '.join(crons.MISSED)}.")
+        values = {"name": "missed", "value": safe_repr(row.missed), "choices": ", ".join(crons.MISSED)}
+        raise InvalidOption(sentence("%(name)s is %(value)s; it must be one of %(choices)s.", **values))
 
 
 def _check_missed_limit(row: Schedule | Declaration) -> None:
     is_number = isinstance(row.missed_limit, int) and not isinstance(row.missed_limit, bool)
     if not is_number or not 1 <= row.missed_limit <= crons.MAX_MISSED:
-        raise InvalidOption(f"missed_limit is {safe_repr(row.missed_limit)}; it must be a whole number from 1 to {crons.MAX_MISSED}.")
+        values = {"name": "missed_limit", "value": safe_repr(row.missed_limit), "least": "1", "most": str(crons.MAX_MISSED)}
+        raise InvalidOption(sentence("%(name)s is %(value)s; it must be a whole number from %(least)s to %(most)s.", **values))
 
 
 def _check_priority(row: Schedule | Declaration) -> None:
@@ -201,9 +204,11 @@ def check_timing(row: Schedule | Declaration) -> None:
 def check_arguments(row: Schedule | Declaration, entry: registry.RegisteredTask | None = None) -> None:
     """Reject arguments that are no list or object, that JSON cannot store, or that do not fit the task, if it is given."""
     if not isinstance(row.args, list):
-        raise InvalidArgumentType(f"args is a {type(row.args).__qualname__}; it must be a list, such as [7].")
+        kind = type(row.args).__qualname__
+        raise InvalidArgumentType(sentence("args is a %(kind)s; it must be a list, such as [7].", kind=kind))
     if not isinstance(row.kwargs, dict):
-        raise InvalidArgumentType(f'kwargs is a {type(row.kwargs).__qualname__}; it must be an object, such as {{"customer_id": 7}}.')
+        kind = type(row.kwargs).__qualname__
+        raise InvalidArgumentType(sentence('kwargs is a %(kind)s; it must be an object, such as {"customer_id": 7}.', kind=kind))
     payload.dumps_arguments(row.args, row.kwargs)
     if entry is not None:
         check_call(entry.func, row.args, row.kwargs, takes_context=entry.takes_context)
@@ -219,14 +224,20 @@ def check_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, tak
         signature.bind(*([None] if takes_context else []), *args, **kwargs)
     except TypeError as error:
         takes = ", ".join([*signature.parameters][bool(takes_context) :]) or "none"
-        raise InvalidArgumentValue(f"The arguments do not fit the task: {error}. It takes: {takes[:300]}.") from None
+        text = sentence("The arguments do not fit the task: %(error)s. It takes: %(names)s.", error=str(error), names=takes[:300])
+        raise InvalidArgumentValue(text) from None
 
 
 def check_name(name: Any) -> None:
     """Reject a name that no schedule can have."""
     if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME or clean(name) != name:
-        rule = f"text of 1 to {MAX_NAME} characters without NUL"
-        raise InvalidOption(f"The name of the schedule is {safe_repr(name)}; it must be {rule}, such as 'nightly-report'.")
+        raise InvalidOption(
+            sentence(
+                "The name of the schedule is %(name)s; it must be text of 1 to %(most)s characters without NUL, such as 'nightly-report'.",
+                name=safe_repr(name),
+                most=MAX_NAME,
+            )
+        )
 
 
 def _seconds(interval: Any) -> Any:

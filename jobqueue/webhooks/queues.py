@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from jobqueue import conf
 from jobqueue.core import webhook_rules
+from jobqueue.core.sentences import sentence
 from jobqueue.core.texts import safe_repr
 from jobqueue.db import Now
 from jobqueue.db.overview import MAX_QUEUES
@@ -75,7 +76,11 @@ def check_webhook(url: Any, events: Any) -> None:
         problem = webhook_rules.url_problem(url, https_only=settings.webhook_https_only)
         if problem := problem or literal_problem(url, settings.webhook_allowed_hosts):
             shown = webhook_rules.shown_url(url) if isinstance(url, str) else url
-            raise InvalidOption(f"webhook_url is {safe_repr(shown)}: {problem}. Use one such as https://example.com/hook.")
+            raise InvalidOption(
+                sentence(
+                    "webhook_url is %(url)s: %(problem)s. Use one such as https://example.com/hook.", url=safe_repr(shown), problem=problem
+                )
+            )
     if events is not None and (problem := webhook_rules.event_problem(events)):
         raise InvalidOption(f"webhook_events is {safe_repr(events)}: {problem}.")
 

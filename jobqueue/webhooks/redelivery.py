@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobqueue import conf
+from jobqueue.core.sentences import sentence
 from jobqueue.db import Now
 from jobqueue.models import Job, WebhookDelivery
 from jobqueue.webhooks import outbox
 from jobqueue.webhooks.queues import queue_webhook
 
 Status = WebhookDelivery.Status
-NO_SUCH = "there is no such delivery; it may have been deleted"
-STILL_TO_BE_SENT = "it has not been sent yet, or is being sent"
-NOT_TO_BE_SENT = "it was delivered or given up: redeliver it"
-ENDED_ALREADY = "it was already delivered or given up"
-DELIVERED = "it was delivered"
-NO_URL = "neither its job nor its queue has a webhook URL now"
-SAME_URL = "it already goes to the current URL"
+NO_SUCH = sentence("there is no such delivery; it may have been deleted")
+STILL_TO_BE_SENT = sentence("it has not been sent yet, or is being sent")
+NOT_TO_BE_SENT = sentence("it was delivered or given up: redeliver it")
+ENDED_ALREADY = sentence("it was already delivered or given up")
+DELIVERED = sentence("it was delivered")
+NO_URL = sentence("neither its job nor its queue has a webhook URL now")
+SAME_URL = sentence("it already goes to the current URL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,9 @@ def _busy(row: Any, ended: str, *, and_failed: bool = False) -> str:
         return ended
     longest = conf.current().webhook_timeout_seconds + outbox.VISIBLE_AFTER_SECONDS
     ahead = (row.next_attempt_at - row.now).total_seconds()
-    return f"it is being sent, or will be sent within {longest:g} s" if row.attempts and 0 < ahead <= longest else ""
+    if not row.attempts or not 0 < ahead <= longest:
+        return ""
+    return sentence("it is being sent, or will be sent within %(seconds)s s", seconds=f"{longest:g}")
 
 
 def newest(limit: int, status: str = "") -> list[WebhookDelivery]:

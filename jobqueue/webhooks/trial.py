@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jobqueue import conf
 from jobqueue.bounded import Calls
 from jobqueue.core.masking import PLAIN
+from jobqueue.core.sentences import sentence
 from jobqueue.core.texts import exception_summary, safe_repr
 from jobqueue.core.webhook_rules import origin, secrets_of, shown_url
 from jobqueue.exceptions import InvalidOption
@@ -49,7 +50,7 @@ def send_test(queue: str) -> WebhookTest:
     """Send a test message to the receiver of a queue; raise `InvalidOption` if it has none, and `JobQueueError` without the extra."""
     url = queue_webhook(queue).url
     if not url:
-        raise InvalidOption(f"Queue {safe_repr(PLAIN(queue))} has no webhook URL: set one first.")
+        raise InvalidOption(sentence("Queue %(queue)s has no webhook URL: set one first.", queue=safe_repr(PLAIN(queue))))
     outbox.check_packages()
     secrets: tuple[str, ...] = ()
 

@@ -140,7 +140,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     **{f"error_kinds.{name}": KINDS for name in ("error_kinds_of", "kind_runs", "blocked_lines", "last_errors_of")},
     "arguments.with_small_arguments": KINDS,
     **{f"arguments.{name}": {"jobs": [Job(args=[], kwargs={}, metadata={})]} for name in ("frequent", "brief", "masked_arguments")},
-    "why_words.times": {"number": 2},
+    "problems.base.within": {"seconds": 7200.0},
     "problems.base.masked": {"problem": Problem("long_wait", Severity.ERROR, "text", "fix")},
     **{f"search.{name}": SEARCH for name in SEARCHES},
 }

@@ -51,7 +51,7 @@ def test_a_free_job_waits_for_the_next_worker() -> None:
 def test_busy_slots_are_named() -> None:
     WorkerFactory(slots=8, running=8)
     gate, text, _ = why(JobFactory())
-    assert (gate, "all 8 slots of the 1 worker for queue 'default' were busy" in text) == ("free", True)
+    assert (gate, "all 8 slots of the workers for queue 'default' were busy" in text) == ("free", True)
 
 
 def test_a_job_is_read_again_and_can_be_named_by_its_number_or_by_the_result_of_its_enqueue() -> None:
@@ -303,7 +303,9 @@ def test_a_time_of_another_day_is_shown_with_its_day() -> None:
     assert clock(datetime(2026, 2, 27, 2, 14, 5, tzinfo=UTC), now) == "2026-02-27 02:14 UTC"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(4.4, "4 s"), (119, "119 s"), (600, "10 min"), (7200, "2 hours"), (10 * 86400, "10 days")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.4, "in 4 s"), (119, "in 119 s"), (600, "in 10 min"), (7200, "in 2 hours"), (10 * 86400, "in 10 days")]
+)
 def test_a_length_of_time_is_reported_in_one_unit(seconds: float, text: str) -> None:
     assert about(timedelta(seconds=seconds)) == text
 

@@ -18,8 +18,10 @@ from django.utils.translation import gettext_lazy
 
 from jobqueue import clock
 from jobqueue.admin import charts, figures, load_charts
+from jobqueue.admin.labels import translated
 from jobqueue.admin.overview import data, rows
 from jobqueue.admin.pages import MODELS, Pages
+from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import clean, shorten
 from jobqueue.insight import samples
 from jobqueue.insight.fleet import Member
@@ -57,6 +59,8 @@ class Finding:
     """A problem, with the page where an operator can act."""
 
     problem: Problem
+    text: str
+    fix: str
     url: str
     verb: Promise | str
 
@@ -135,7 +139,8 @@ def context(request: HttpRequest) -> dict[str, Any]:
 def _finding(pages: Pages, problem: Problem) -> Finding | None:
     if problem.link is not None and not pages.may_link(problem.link):
         return None
-    return Finding(problem, pages.link(problem.link), VERBS.get(problem.code, _("Show")))
+    texts = (mask_text(translated(problem.text)), translated(problem.fix))
+    return Finding(problem, *texts, pages.link(problem.link), VERBS.get(problem.code, _("Show")))
 
 
 def _tiles(pages: Pages, states: list[QueueState], members: list[Member] | None, loads: Histories | None) -> list[Tile]:

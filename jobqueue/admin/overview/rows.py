@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from jobqueue import clock
 from jobqueue.admin import charts, columns, figures
 from jobqueue.admin.formatting import NOTHING, ago, duration
+from jobqueue.admin.labels import translated
 from jobqueue.admin.pages import Pages
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import shorten
@@ -206,9 +207,9 @@ def worker_rows(pages: Pages, members: Iterable[Member]) -> list[WorkerRow]:
             badge = columns.badge("silent", _("Silent"))
             text = _("last heartbeat %(duration)s ago") % {"duration": duration(member.silent_seconds)}
         elif member.troubles:
-            badge, text = columns.badge("error", _("Trouble")), "; ".join(member.troubles)
+            badge, text = columns.badge("error", _("Trouble")), "; ".join(map(translated, member.troubles))
         elif member.state != "RUNNING":
-            badge, text = columns.badge("draining", member.state.capitalize()), _("takes no more jobs")
+            badge, text = columns.badge("draining", translated(member.state.capitalize())), _("takes no more jobs")
         else:
             continue
         rows.append(WorkerRow(member.process, pages.url("jobqueue_worker_change", member.id), badge, text))

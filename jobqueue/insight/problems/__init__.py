@@ -13,6 +13,7 @@ from typing import Final
 
 from jobqueue import db
 from jobqueue.core import masking, repeats
+from jobqueue.core.sentences import sentence
 from jobqueue.core.texts import exception_summary
 from jobqueue.insight.problems import deliveries, fleet, work
 from jobqueue.insight.problems.base import PageLink, Problem, Severity, Thresholds, masked, shortened
@@ -59,5 +60,5 @@ def _checked(check: Check, given: Thresholds) -> list[Problem]:
         if db.is_outage(error) or db.is_missing_table(error):
             raise
         repeats.log(logging.WARNING, "The check %s of jobqueue's health failed.", check.__name__, exc_info=True, kind=check.__name__)
-        text = f"The check {check.__name__} failed: {exception_summary(error, masking.PLAIN)}"
-        return [Problem("check_failed", Severity.ERROR, text, "The log has the traceback.", check.__name__)]
+        text = sentence("The check %(name)s failed: %(error)s", name=check.__name__, error=exception_summary(error, masking.PLAIN))
+        return [Problem("check_failed", Severity.ERROR, text, sentence("The log has the traceback."), check.__name__)]

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from jobqueue.core.masking import mask_text
+from jobqueue.core.sentences import Sentence, changed, counted, sentence
 from jobqueue.insight.workers import HEARD_SECONDS
 
 MAX_COUNTED: Final = 10_000
@@ -80,6 +81,17 @@ class Thresholds:
 THRESHOLDS: Final = {field.name: field for field in fields(Thresholds)}
 
 
+def within(seconds: float) -> Sentence:
+    """Return a length of time until now as text."""
+    if seconds >= 86_400 and seconds % 86_400 == 0:
+        return counted("in the last day", "in the last %(number)s days", int(seconds // 86_400))
+    if seconds >= 3600 and seconds % 3600 == 0:
+        return counted("in the last hour", "in the last %(number)s hours", int(seconds // 3600))
+    if seconds >= 60 and seconds % 60 == 0:
+        return counted("in the last minute", "in the last %(number)s minutes", int(seconds // 60))
+    return sentence("in the last %(seconds)s s", seconds=f"{seconds:g}")
+
+
 def above(number: float | None, threshold: float | None) -> bool:
     """Return whether a value is a problem."""
     return number is not None and threshold is not None and number > threshold
@@ -90,7 +102,7 @@ def masked(problem: Problem) -> Problem:
     link = problem.link
     if link is not None and any(mask_text(value) != value for value in link.query.values()):
         link = None
-    return replace(problem, text=mask_text(problem.text), subject=mask_text(problem.subject), link=link)
+    return replace(problem, text=changed(problem.text, mask_text), subject=mask_text(problem.subject), link=link)
 
 
 def shortened(problems: Iterable[Problem]) -> list[Problem]:
@@ -100,6 +112,6 @@ def shortened(problems: Iterable[Problem]) -> list[Problem]:
         return every
     first, rest = every[: MAX_NAMED - 1], len(every) - MAX_NAMED + 1
     head = every[0]
-    text = f"{rest:,} more problems of this kind ({head.code})."
+    text = sentence("%(number)s more problems of this kind (%(code)s).", number=rest, code=head.code)
     link = None if head.link is None else PageLink(head.link.page.replace("_change", "_changelist"))
     return [*first, Problem(head.code, head.severity, text, head.fix, count=rest, link=link)]

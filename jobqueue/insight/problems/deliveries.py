@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from jobqueue.core.amounts import plural, span, verb
+from jobqueue.core.sentences import bounded, counted, sentence
 from jobqueue.db import Now
-from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Severity, Thresholds, above
+from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Severity, Thresholds, above, within
 from jobqueue.models import WebhookDelivery
 
 Status = WebhookDelivery.Status
@@ -20,8 +20,13 @@ def failed_webhooks(given: Thresholds) -> Iterator[Problem]:
     rows = WebhookDelivery.objects.current.filter(status=Status.FAILED, finished_at__gt=Now() - timedelta(seconds=given.since))
     number, more = _count(rows.order_by("-finished_at").values_list("finished_at"), given.max_failed_webhooks)
     if above(number, given.max_failed_webhooks):
-        text = f"{_deliveries(number, more)} {verb(number, 'was', 'were', more=more)} given up in the last {span(given.since)}."
-        fix = "Check the last response of each; correct the receiver or its URL, and redeliver."
+        text = counted(
+            "%(number)s webhook delivery was given up %(within)s.",
+            "%(number)s webhook deliveries were given up %(within)s.",
+            bounded(number, more),
+            within=within(given.since),
+        )
+        fix = sentence("Check the last response of each; correct the receiver or its URL, and redeliver.")
         link = PageLink(PAGE, query={"status": Status.FAILED, "ended_within": f"{given.since:g}"})
         yield Problem("failed_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
 
@@ -30,9 +35,12 @@ def retried_webhooks(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem if too many deliveries have failed and wait for another attempt."""
     number, more = _count(WebhookDelivery.objects.current.retried().order_by("pk").values_list("pk"), given.max_retried_webhooks)
     if above(number, given.max_retried_webhooks):
-        was, are = verb(number, "was", "were", more=more), verb(number, "is", "are", more=more)
-        text = f"{_deliveries(number, more)} {was} not accepted by the receiver and {are} retried."
-        fix = "Check the last response of each; correct the receiver, or move the deliveries to the right URL."
+        text = counted(
+            "%(number)s webhook delivery was not accepted by the receiver and is retried.",
+            "%(number)s webhook deliveries were not accepted by the receiver and are retried.",
+            bounded(number, more),
+        )
+        fix = sentence("Check the last response of each; correct the receiver, or move the deliveries to the right URL.")
         link = PageLink(PAGE, query={"status": Status.PENDING, "retried": "1"})
         yield Problem("retried_webhooks", Severity.WARNING, text, fix, count=number, more=more, link=link)
 
@@ -43,13 +51,9 @@ def late_webhooks(given: Thresholds) -> Iterator[Problem]:
     for due, now in rows.values_list("next_attempt_at", "now")[:1]:
         late = (now - due).total_seconds()
         if above(late, given.max_webhook_delay):
-            text = f"A webhook delivery has been due for {late:.0f} s and is not sent."
-            fix = "Check that a worker runs the duty deliver_webhooks and has the extra 'webhooks' installed."
+            text = sentence("A webhook delivery has been due for %(seconds)s s and is not sent.", seconds=f"{late:.0f}")
+            fix = sentence("Check that a worker runs the duty deliver_webhooks and has the extra 'webhooks' installed.")
             yield Problem("late_webhooks", Severity.ERROR, text, fix, link=PageLink(PAGE, query={"status": Status.PENDING}))
-
-
-def _deliveries(number: int, more: bool) -> str:
-    return plural(number, "webhook delivery", "webhook deliveries", more=more)
 
 
 def _count(rows: Any, threshold: float | None) -> tuple[int, bool]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import Q
 
 from jobqueue.core import queue_rules, states
-from jobqueue.core.amounts import plural, span, verb
 from jobqueue.core.masking import mask_text
+from jobqueue.core.sentences import Sentence, bounded, counted, sentence
 from jobqueue.core.texts import safe_repr, shorten
 from jobqueue.db import Now
 from jobqueue.db import overview as overview_sql
 from jobqueue.db.aside import PREFIX
 from jobqueue.db.overview import MAX_QUEUES
 from jobqueue.exceptions import JobDoesNotExist
-from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Severity, Thresholds, above
+from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Severity, Thresholds, above, within
 from jobqueue.insight.queues import queue_states
 from jobqueue.insight.targets import MAX_STUCK_CHECKED, blocking_jobs
 from jobqueue.insight.why import why_waiting
@@ -38,8 +39,13 @@ def long_wait(given: Thresholds) -> Iterator[Problem]:
         waited = queue.oldest_queued_seconds
         if queue.paused or queue.max_running == 0 or waited is None or not above(waited, given.max_age):
             continue
-        text = f"Queue {queue.name!r}: the oldest QUEUED job has waited for {waited:.0f} s; the limit is {given.max_age:g} s."
-        fix = "Start more workers for this queue, or check on the page of one of its jobs why it waits."
+        text = sentence(
+            "Queue %(queue)s: the oldest QUEUED job has waited for %(seconds)s s; the limit is %(limit)s s.",
+            queue=repr(queue.name),
+            seconds=f"{waited:.0f}",
+            limit=f"{given.max_age:g}",
+        )
+        fix = sentence("Start more workers for this queue, or check on the page of one of its jobs why it waits.")
         link = _jobs(status=states.Status.QUEUED, queue=queue.name)
         yield Problem("long_wait", Severity.ERROR, text, fix, queue.name, queue.queued, link=link)
 
@@ -55,8 +61,8 @@ def unserved_queue(given: Thresholds) -> Iterator[Problem]:
     unserved = sorted(name for name in filled if not any(rule.matches(name) for rule in rules))
     if above(len(unserved), given.max_unserved_queues):
         for name in unserved:
-            text = f"Queue {name!r} has QUEUED jobs, and no live worker serves it."
-            fix = "Start a worker for it: manage.py runworkers --queues. If the name is wrong, cancel the jobs."
+            text = sentence("Queue %(queue)s has QUEUED jobs, and no live worker serves it.", queue=repr(name))
+            fix = sentence("Start a worker for it: manage.py runworkers --queues. If the name is wrong, cancel the jobs.")
             yield Problem("unserved_queue", Severity.ERROR, text, fix, name, link=_jobs(status=states.Status.QUEUED, queue=name))
 
 
@@ -68,8 +74,13 @@ def failed_jobs(given: Thresholds) -> Iterator[Problem]:
     number = len(rows.order_by("-finished_at").values_list("finished_at")[: max(MAX_COUNTED, int(given.max_failed_jobs) + 1)])
     if above(number, given.max_failed_jobs):
         more = number >= MAX_COUNTED
-        text = f"{plural(number, 'job', more=more)} ended in ERROR in the last {span(given.since)}."
-        fix = "Read the error on the page of one of them. Then resume or cancel them."
+        text = counted(
+            "%(number)s job ended in ERROR %(within)s.",
+            "%(number)s jobs ended in ERROR %(within)s.",
+            bounded(number, more),
+            within=within(given.since),
+        )
+        fix = sentence("Read the error on the page of one of them. Then resume or cancel them.")
         link = _jobs(status=states.Status.ERROR, ended_within=f"{given.since:g}")
         yield Problem("failed_jobs", Severity.WARNING, text, fix, count=number, more=more, link=link)
 
@@ -80,8 +91,11 @@ def set_aside_jobs(given: Thresholds) -> Iterator[Problem]:
     rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=recently).order_by("-finished_at")
     for job_id, message in rows.values_list("pk", "message")[:MAX_READ]:
         if message.startswith(PREFIX):
-            text = f"Job {job_id} was set aside: {shorten(mask_text(message[len(PREFIX) :]), 300)}."
-            fix = "A value of its row is invalid, usually one that raw SQL has written. Correct it and resume the job, or cancel it."
+            reason = shorten(mask_text(message[len(PREFIX) :]), 300)
+            text = sentence("Job %(job)s was set aside: %(reason)s.", job=str(job_id), reason=reason)
+            fix = sentence(
+                "A value of its row is invalid, usually one that raw SQL has written. Correct it and resume the job, or cancel it."
+            )
             yield Problem("set_aside_jobs", Severity.WARNING, text, fix, str(job_id), link=PageLink("jobqueue_job_change", (str(job_id),)))
 
 
@@ -91,27 +105,48 @@ def stuck_rows(given: Thresholds) -> Iterator[Problem]:
         return
     long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
     due = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME)
-    kinds = (
-        (
-            ("is RUNNING, although its lease", "are RUNNING, although their leases", f" expired more than {STUCK_SECONDS} s ago"),
-            Job.objects.current.expired().exclude(lease_expires_at__gt=long_ago, lease_expires_at__lt=Now()),
-        ),
-        (
-            ("is PENDING, although its time", "are PENDING, although their times", f" came more than {STUCK_SECONDS} s ago"),
-            due.filter(run_at__lt=long_ago),
-        ),
-        (("is PENDING for a time, but has none", "are PENDING for a time, but have none", ""), due.filter(run_at__isnull=True)),
+    kinds: tuple[tuple[Callable[[int, str], Sentence], Any], ...] = (
+        (_with_expired_leases, Job.objects.current.expired().exclude(lease_expires_at__gt=long_ago, lease_expires_at__lt=Now())),
+        (_past_their_times, due.filter(run_at__lt=long_ago)),
+        (_without_times, due.filter(run_at__isnull=True)),
     )
-    for (singular, plural_form, ending), rows in kinds:
+    for text_of, rows in kinds:
         ids = list(rows.order_by().values_list("pk", flat=True)[:MAX_COUNTED])
         if ids:
             more = len(ids) >= MAX_COUNTED
-            such = "job" if len(ids) == 1 else "such as job"
-            stuck = f"{plural(len(ids), 'job', more=more)} that {verb(len(ids), singular, plural_form, more=more)}{ending}"
-            text = f"No worker moves {stuck}, {such} {min(ids)}."
-            fix = "Check that the duties run; the log of their leader names the rows that it cannot move."
+            text = text_of(bounded(len(ids), more), str(min(ids)))
+            fix = sentence("Check that the duties run; the log of their leader names the rows that it cannot move.")
             link = PageLink("jobqueue_job_change", (str(min(ids)),))
             yield Problem("stuck_rows", Severity.ERROR, text, fix, count=len(ids), more=more, link=link)
+
+
+def _with_expired_leases(number: int, job: str) -> Sentence:
+    return counted(
+        "No worker moves %(number)s job that is RUNNING, although its lease expired more than %(seconds)s s ago, job %(job)s.",
+        "No worker moves %(number)s jobs that are RUNNING, although their leases expired more than %(seconds)s s ago, such as job %(job)s.",
+        number,
+        seconds=STUCK_SECONDS,
+        job=job,
+    )
+
+
+def _past_their_times(number: int, job: str) -> Sentence:
+    return counted(
+        "No worker moves %(number)s job that is PENDING, although its time came more than %(seconds)s s ago, job %(job)s.",
+        "No worker moves %(number)s jobs that are PENDING, although their times came more than %(seconds)s s ago, such as job %(job)s.",
+        number,
+        seconds=STUCK_SECONDS,
+        job=job,
+    )
+
+
+def _without_times(number: int, job: str) -> Sentence:
+    return counted(
+        "No worker moves %(number)s job that is PENDING for a time, but has none, job %(job)s.",
+        "No worker moves %(number)s jobs that are PENDING for a time, but have none, such as job %(job)s.",
+        number,
+        job=job,
+    )
 
 
 def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
@@ -125,8 +160,12 @@ def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
         first = queued.annotate(is_late=Q(enqueued_at__lt=long_ago)).values_list("pk", "is_late").first()
         if first is None or not first[1] or not _is_free(first[0], queue):
             continue
-        text = f"Job {first[0]} has been QUEUED for more than {STUCK_SECONDS} s, and workers with free slots do not claim it."
-        fix = "The database probably refuses to change its row; the log of the workers says why."
+        text = sentence(
+            "Job %(job)s has been QUEUED for more than %(seconds)s s, and workers with free slots do not claim it.",
+            job=str(first[0]),
+            seconds=STUCK_SECONDS,
+        )
+        fix = sentence("The database probably refuses to change its row; the log of the workers says why.")
         yield Problem("passed_over_jobs", Severity.ERROR, text, fix, str(first[0]), link=PageLink("jobqueue_job_change", (str(first[0]),)))
 
 
@@ -147,16 +186,23 @@ def unknown_states(given: Thresholds) -> Iterator[Problem]:
 
     No index has these jobs. The check reads the oldest jobs, among which they remain, and the newest.
     """
-    unknown: dict[int, str] = {}
+    unknown: dict[int, Sentence] = {}
     for order in ("pk", "-pk"):
         for job_id, status, waiting_for in Job.objects.current.order_by(order).values_list("pk", "status", "waiting_for")[:MAX_SCANNED]:
             if status not in states.Status.values:
-                unknown[job_id] = f"the status {safe_repr(status)}"
+                unknown[job_id] = sentence(
+                    "Job %(job)s has the status %(status)s, which does not exist. No worker or duty moves it.",
+                    job=str(job_id),
+                    status=safe_repr(status),
+                )
             elif status == states.Status.PENDING and waiting_for not in WAITS:
-                unknown[job_id] = f"the status PENDING and waits for {safe_repr(waiting_for)}"
-    for job_id, state in sorted(unknown.items()):
-        text = f"Job {job_id} has {state}, which does not exist. No worker or duty moves it."
-        fix = "It was written by raw SQL. Correct its status by SQL, or delete it."
+                unknown[job_id] = sentence(
+                    "Job %(job)s has the status PENDING and waits for %(reason)s, which does not exist. No worker or duty moves it.",
+                    job=str(job_id),
+                    reason=safe_repr(waiting_for),
+                )
+    for job_id, text in sorted(unknown.items()):
+        fix = sentence("It was written by raw SQL. Correct its status by SQL, or delete it.")
         yield Problem("unknown_states", Severity.WARNING, text, fix, str(job_id), link=PageLink("jobqueue_job_change", (str(job_id),)))
 
 
@@ -167,10 +213,16 @@ def blocked_targets(given: Thresholds) -> Iterator[Problem]:
     blockers, more = blocking_jobs()
     if above(len(blockers), given.max_blocked_targets):
         first = blockers[0]
-        scope = f" (only the first {MAX_STUCK_CHECKED:,} targets that jobs wait for were checked)" if more else ""
-        behind = f"behind job {first.pk}" if len(blockers) == 1 else f"such as behind job {first.pk}"
-        text = f"The jobs of {plural(len(blockers), 'target')} wait for an operator, {behind}, which is {first.status}{scope}."
-        fix = "Resume, cancel or delete the job that blocks each target, or clear the target."
+        only = sentence(" (only the first %(number)s targets that jobs wait for were checked)", number=MAX_STUCK_CHECKED)
+        text = counted(
+            "The jobs of %(number)s target wait for an operator, behind job %(job)s, which is %(status)s%(scope)s.",
+            "The jobs of %(number)s targets wait for an operator, such as behind job %(job)s, which is %(status)s%(scope)s.",
+            len(blockers),
+            job=str(first.pk),
+            status=first.status,
+            scope=only if more else "",
+        )
+        fix = sentence("Resume, cancel or delete the job that blocks each target, or clear the target.")
         link = PageLink("jobqueue_job_targets", query={"stuck": "1"})
         yield Problem("blocked_targets", Severity.WARNING, text, fix, count=len(blockers), more=more, link=link)
 
@@ -181,9 +233,13 @@ def failing_schedules(given: Thresholds) -> Iterator[Problem]:
     if above(len(names), given.max_failing_schedules):
         more = len(names) > MAX_COUNTED
         number = min(len(names), MAX_COUNTED)
-        jobs, such = ("its job", repr(names[0])) if number == 1 else ("their jobs", f"such as {names[0]!r}")
-        text = f"{plural(number, 'schedule', more=more)} could not enqueue {jobs} at the last try, {such}."
-        fix = "The schedule's last error says why."
+        text = counted(
+            "%(number)s schedule could not enqueue its job at the last try, %(name)s.",
+            "%(number)s schedules could not enqueue their jobs at the last try, such as %(name)s.",
+            bounded(number, more),
+            name=repr(names[0]),
+        )
+        fix = sentence("The schedule's last error says why.")
         link = PageLink("jobqueue_schedule_changelist", query={"failing": "1"})
         yield Problem("failing_schedules", Severity.ERROR, text, fix, count=number, more=more, link=link)
 
@@ -191,17 +247,26 @@ def failing_schedules(given: Thresholds) -> Iterator[Problem]:
 def schedule_conflicts(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each schedule that several projects or services declare by one name: only the first is enqueued."""
     for row in Schedule.objects.current.active().exclude(conflict="").order_by("name")[: MAX_COUNTED + 1]:
-        text = f"The schedule {row.name!r} is declared twice: {row.conflict}."
+        text = sentence("The schedule %(name)s is declared twice: %(conflict)s.", name=repr(row.name), conflict=row.conflict)
+        fix = sentence("Give one of the two schedules another name.")
         link = PageLink("jobqueue_schedule_change", (str(row.pk),))
-        yield Problem("schedule_conflicts", Severity.ERROR, text, "Give one of the two schedules another name.", row.name, link=link)
+        yield Problem("schedule_conflicts", Severity.ERROR, text, fix, row.name, link=link)
 
 
 def failed_bulk_actions(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem for each bulk action that failed recently."""
     rows = BulkAction.objects.using(Job.objects.database.alias).filter(state=BulkAction.State.FAILED)
     for action in rows.filter(finished_at__gt=Now() - timedelta(seconds=given.since)).order_by("-pk")[:MAX_COUNTED]:
-        text = f"Bulk action {action.pk} ({action.verb}) has failed after {plural(action.done, 'job')}: {mask_text(action.message)}"
-        yield Problem("failed_bulk_actions", Severity.WARNING, text, "Correct the reason, and request it again.", str(action.pk))
+        text = counted(
+            "Bulk action %(action)s (%(verb)s) has failed after %(number)s job: %(reason)s",
+            "Bulk action %(action)s (%(verb)s) has failed after %(number)s jobs: %(reason)s",
+            action.done,
+            action=str(action.pk),
+            verb=action.verb,
+            reason=mask_text(action.message),
+        )
+        fix = sentence("Correct the reason, and request it again.")
+        yield Problem("failed_bulk_actions", Severity.WARNING, text, fix, str(action.pk))
 
 
 def _jobs(**query: str) -> PageLink:
