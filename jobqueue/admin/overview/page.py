@@ -24,6 +24,7 @@ from jobqueue.admin.pages import MODELS, Pages
 from jobqueue.core.masking import mask_text
 from jobqueue.core.texts import clean, shorten
 from jobqueue.insight import samples
+from jobqueue.insight.error_kinds import MAX_KINDS
 from jobqueue.insight.fleet import Member
 from jobqueue.insight.histories import NOW_SECONDS, Histories
 from jobqueue.insight.problems import Problem
@@ -123,7 +124,8 @@ def context(request: HttpRequest) -> dict[str, Any]:
         found |= {"tasks": rows.task_rows(pages, tasks.longest, tasks.run_seconds), "tasks_url": pages.url("jobqueue_job_tasks")}
     if may[Job]:
         kinds = data.kinds(user)
-        found |= {"kinds": rows.kind_rows(pages, kinds[: rows.MAX_KINDS]), "more_kinds": max(len(kinds) - rows.MAX_KINDS, 0)}
+        found |= {"kinds": rows.kind_rows(pages, kinds[: rows.MAX_KINDS]), "more_kinds": len(kinds) > rows.MAX_KINDS}
+        found |= {"all_kinds": figures.count(len(kinds), more=len(kinds) >= MAX_KINDS)}
         found["errors_url"] = pages.url("jobqueue_job_errors") or pages.jobs(status="ERROR")
     if members is not None:
         found |= {"releases": rows.release_rows(members), "workers": rows.worker_rows(pages, members)}
