@@ -14,6 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from jobqueue import clock
 from jobqueue.core.error_kinds import error_key, normalized
 from jobqueue.core.states import Status
 from jobqueue.db import Lease
@@ -67,8 +68,8 @@ def test_kinds_are_counted_by_age_with_their_first_last_and_newest_job() -> None
     first, second = kinds.error_kinds()
     assert (first.key, first.number, first.in_last_hour, first.in_last_day) == ("a" * 16, 3, 1, 2)
     assert first.newest_id == new.pk
-    assert abs(first.first_at - old.finished_at) < timedelta(seconds=1)
-    assert abs(first.last_at - new.finished_at) < timedelta(seconds=1)
+    assert abs(first.first_at - clock.aware(old.finished_at)) < timedelta(seconds=1)
+    assert abs(first.last_at - clock.aware(new.finished_at)) < timedelta(seconds=1)
     assert (first.task, first.exception) == ("tests.tasks.add", "builtins.ValueError")
     assert "hunter2" not in first.message
     assert (second.key, second.number, second.in_last_hour, second.task) == ("b" * 16, 1, 0, "tests.tasks.other")

@@ -20,6 +20,7 @@ from jobqueue.admin import columns, deliveries_of_job, detail, filters, listing
 from jobqueue.admin.errors import ErrorsAdmin
 from jobqueue.admin.job_log import log_section
 from jobqueue.admin.labels import translated
+from jobqueue.admin.new_job import NewJobAdmin
 from jobqueue.admin.rerun import RerunAdmin
 from jobqueue.admin.tasks import TasksAdmin
 from jobqueue.admin.verbs import VERBS
@@ -33,7 +34,7 @@ from jobqueue.models import Job
 PART_HEADER = "X-Jobqueue-Part"
 
 
-class JobAdmin(ErrorsAdmin, TasksAdmin, RerunAdmin):
+class JobAdmin(ErrorsAdmin, NewJobAdmin, TasksAdmin, RerunAdmin):
     """The admin of jobs, with verbs to cancel, pause, resume, run now and delete them."""
 
     list_display = (

@@ -1,8 +1,11 @@
 """The registered tasks that this process can import; a broken task module must not break a page."""
 
+import inspect
 import logging
+from typing import Any
 
 from jobqueue.core import repeats
+from jobqueue.core.masking import mask_text
 from jobqueue.declared import registry
 
 
@@ -16,6 +19,14 @@ def paths() -> list[str]:
     """Return the paths of all registered tasks."""
     _discover()
     return registry.paths()
+
+
+def signature(func: Any) -> str:
+    """Return the name and the parameters of a function as code, masked, since a default can be a secret; "" if it shows none."""
+    try:
+        return mask_text(f"{func.__name__}{inspect.signature(func)}")
+    except (TypeError, ValueError):
+        return ""
 
 
 def queues() -> set[str]:

@@ -15,7 +15,7 @@ from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from jobqueue.admin import load_charts, load_page, task_choices
+from jobqueue.admin import load_charts, load_page, new_job, task_choices
 from jobqueue.admin.overview import data, rows
 from jobqueue.admin.overview.page import RANGE, period_of
 from jobqueue.admin.overview.view import OverviewAdmin
@@ -92,7 +92,7 @@ class TasksAdmin(OverviewAdmin):
             "title": mask_text(name),
             "name": mask_text(name),
             "facts": [] if entry is None else _facts(entry.task),
-            "signature": "" if entry is None else _signature(entry.func),
+            "signature": "" if entry is None else task_choices.signature(entry.func),
             "doc": "" if entry is None else _doc(entry.func),
             "kinds": rows.kind_rows(pages, kinds[:MAX_SHOWN]),
             "schedules": [
@@ -100,6 +100,7 @@ class TasksAdmin(OverviewAdmin):
             ],
             "running": load_page.job_rows(request, open_jobs.running({"task": name}, user, MAX_SHOWN)),
             "jobs_url": pages.jobs(task=name),
+            "new_url": pages.url("jobqueue_job_new", name) if new_job.may_enqueue(request, entry) else "",
         }
         if loads is not None:
             members = data.members() if pages.may_view(Worker) else None
@@ -150,13 +151,6 @@ def _schedules(pages: Pages, task: str) -> list[tuple[str, str, datetime | None,
         return []
     found: Any = Schedule.objects.current.filter(task=task).order_by("name")[:MAX_SHOWN]
     return [(str(row), pages.url("jobqueue_schedule_change", row.pk), row.next_at, row.active) for row in found]
-
-
-def _signature(func: Any) -> str:
-    try:
-        return mask_text(f"{func.__name__}{inspect.signature(func)}")  # a default can be a secret
-    except (TypeError, ValueError):
-        return ""
 
 
 def _doc(func: Any) -> str:
