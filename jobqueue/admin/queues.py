@@ -50,7 +50,7 @@ class QueueRow:
 
     state: QueueState
     name: str
-    plain: bool  # its name contains no secret, so URLs and forms can contain it
+    plain: bool  # it has a name without a secret, so URLs and forms can contain it
     badge: str
     queued: str
     oldest: str
@@ -202,7 +202,7 @@ def _shown(state: QueueState, rows: set[Any], webhook: QueueWebhook | None) -> Q
     return QueueRow(
         state=state,
         name=name,
-        plain=name == state.name,
+        plain=name == state.name != "",
         badge=columns.badge("paused", _("Paused")) if state.paused else columns.badge("success", _("Open")),
         queued=figures.count(state.queued, more=state.queued_is_capped),
         oldest=duration(state.oldest_queued_seconds) if state.oldest_queued_seconds is not None else NOTHING,

@@ -183,3 +183,16 @@ def test_paused_limited_and_busy_queues_come_first_and_the_page_says_that_there_
         monkeypatch.setattr(f"{module}.MAX_QUEUES", 3)
     assert names(chief) == ["z", "y", "x", "a0"]
     assert "Only 3 queues are shown" in chief.get(PAGE).content.decode()
+
+
+@pytest.mark.parametrize("name", ["", "/", "..", "?#%_", "a\nb\x01", "new/"])
+def test_no_name_of_a_queue_breaks_a_page(chief: Client, name: str) -> None:
+    if name:
+        Queue.objects.create(name=name, paused=True, max_running=3)
+    JobFactory(queue=name, running=True)
+    JobFactory(queue=name, task=name, error=True, error_key="a" * 16)
+    for page in (PAGE, "/admin/jobqueue/", "/admin/jobqueue/job/", "/admin/jobqueue/job/tasks/", "/admin/jobqueue/job/errors/"):
+        answer = chief.get(page)
+        assert answer.status_code == 200
+        for link in set(re.findall(r'href="(/admin/jobqueue/(?:queue|job/tasks)/[^"]+)"', answer.content.decode())):
+            assert chief.get(unescape(link)).status_code in (200, 302), link
