@@ -98,6 +98,12 @@ def test_all_problems_are_named_at_once() -> None:
     ]
     with pytest.raises(CannotRunAgain, match="do not fit the task: missing a required argument: 'a'"):
         run_again(JobFactory(task=ADD, args=[], success=True).pk, kwargs={"b": 1})
+    with pytest.raises(CannotRunAgain) as caught:
+        run_again(JobFactory(task=ADD, args=[], success=True).pk, kwargs={"c": 1, "d": 2})
+    [problem] = caught.value.problems
+    wrong = "missing a required argument: 'a'; "
+    wrong += "got an unexpected keyword argument 'c'; got an unexpected keyword argument 'd'"
+    assert problem == f"The arguments do not fit the task: {wrong}. It takes: a, b."
     with pytest.raises(JobDoesNotExist):
         run_again(10**9)
     assert not JobRerun.objects.exists()

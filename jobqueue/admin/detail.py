@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
@@ -15,9 +16,10 @@ from django.utils.translation import gettext as _
 from jobqueue.access.hiding import arguments_of, mask_of
 from jobqueue.admin import columns, phases, task_choices
 from jobqueue.admin.formatting import NOTHING, as_json, duration, excerpt, masked_json, moment, prose
-from jobqueue.admin.job_runs import Row, RunRow, failed_runs, rows_of, succeeded
+from jobqueue.admin.job_runs import Row, RunRow, failed_runs, process_names, rows_of, succeeded
 from jobqueue.admin.labels import translated
 from jobqueue.admin.listing import workers_of
+from jobqueue.admin.pages import Pages
 from jobqueue.admin.phases import PhaseRow
 from jobqueue.core import time_limits
 from jobqueue.core.capping import SHOWN_BYTES
@@ -68,12 +70,13 @@ class JobPage:
     older_events: bool
 
 
-def job_page(job: Job) -> JobPage:
+def job_page(request: HttpRequest, job: Job) -> JobPage:
     """Return the data of the page of a job that was read with all columns."""
     now = columns.now_of(job)
     mask = mask_of(job)
     events, older = timeline(job, mask=mask)
-    runs = [*succeeded(job, mask), *failed_runs(job.history, mask)]
+    names = process_names(Pages(request), job)
+    runs = [*succeeded(job, mask, names), *failed_runs(job.history, mask, names)]
     return JobPage(
         job=job,
         is_final=job.status in FINAL,

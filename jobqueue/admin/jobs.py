@@ -106,7 +106,7 @@ class JobAdmin(ErrorsAdmin, NewJobAdmin, TasksAdmin, RerunAdmin):
             "opts": self.opts,
             "media": self.media,
             "original": job,
-            "page": detail.job_page(job),
+            "page": detail.job_page(request, job),
             "why": _why(request, job),
             **deliveries_of_job.context(request, job.pk),
             "events_address": self.events_address(job),

@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _lazy
 
 from jobqueue.access import audit
 from jobqueue.admin.base import ReadOnlyAdmin, audited
+from jobqueue.admin.delivery_verbs import FIELD, USE_PRESENT_URL
 from jobqueue.admin.formatting import excerpt
 from jobqueue.admin.labels import error_text
 from jobqueue.admin.listing import as_id
@@ -27,7 +28,7 @@ from jobqueue.core import event_names, webhook_rules
 from jobqueue.core.masking import mask_text
 from jobqueue.exceptions import InvalidOption, JobQueueError
 from jobqueue.lifecycle.queues import check_name
-from jobqueue.models import Job, Queue
+from jobqueue.models import Job, Queue, WebhookDelivery
 from jobqueue.webhooks.queues import QueueWebhook, check_webhook, queue_webhook, set_queue_webhook
 from jobqueue.webhooks.trial import WebhookTest, send_test
 
@@ -88,7 +89,12 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
         form = WebhookForm(request.POST) if request.method == "POST" else None
         if form is not None and form.is_valid():
             self._save(request, name, form.cleaned_data["url"], form.cleaned_data["events"])
-            return self.back(as_id(request.POST.get("delivery", "")))
+            delivery = as_id(request.POST.get("delivery", ""))
+            if delivery is not None and FIELD in request.POST and self._may_send(request):
+                deliveries: Any = self.admin_site.get_model_admin(WebhookDelivery)
+                sent: HttpResponse = deliveries.verb_view(request, delivery, USE_PRESENT_URL.name)
+                return sent
+            return self.back(delivery)
         return self._page(request, name, form)
 
     @audited
@@ -138,10 +144,15 @@ class QueueWebhookAdmin(ReadOnlyAdmin[Queue]):
             "form": form,
             "queue": name,
             "delivery": as_id((request.POST if request.method == "POST" else request.GET).get("delivery", "")),
+            "may_send": self._may_send(request),
             "has_url": bool(now.url),
             "test": test,
         }
         return TemplateResponse(request, "jobqueue/admin/queue_webhook.html", context)
+
+    def _may_send(self, request: HttpRequest) -> bool:
+        """Return whether the user may send a delivery to the corrected URL, which needs the delivery's own page."""
+        return self.admin_site.is_registered(WebhookDelivery) and USE_PRESENT_URL.allowed(request)
 
     def _save(self, request: HttpRequest, name: str, url: str, events: list[str]) -> None:
         # The change and its record are committed together.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # a schedule can be declared before the models are loaded
     from jobqueue.models import Schedule
 
 MAX_NAME = 200
+MAX_MISFITS = 10  # that one error names
 DEFINITION = (
     "task", "args", "kwargs", "queue", "priority", "tenant", "target", "cron", "interval_seconds", "time_zone", "missed", "missed_limit"
 )  # fmt: skip
@@ -223,9 +224,25 @@ def check_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, tak
     try:
         signature.bind(*([None] if takes_context else []), *args, **kwargs)
     except TypeError as error:
-        takes = ", ".join([*signature.parameters][bool(takes_context) :]) or "none"
-        text = sentence("The arguments do not fit the task: %(error)s. It takes: %(names)s.", error=str(error), names=takes[:300])
+        parameters = [*signature.parameters.values()][bool(takes_context) :]
+        wrong = "; ".join(_misfits(parameters, len(args), {*kwargs})) or str(error)
+        takes = ", ".join(one.name for one in parameters) or "none"
+        text = sentence("The arguments do not fit the task: %(error)s. It takes: %(names)s.", error=wrong, names=takes[:300])
         raise InvalidArgumentValue(text) from None
+
+
+def _misfits(parameters: Sequence[inspect.Parameter], number: int, names: set[str]) -> list[str]:
+    """Return everything that is wrong with a number of positional arguments and the names of the keyword arguments."""
+    kinds = {one.kind for one in parameters}
+    named = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    positional = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    given, listed = {*positional[:number]}, [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    required = [one.name for one in listed if one.default is one.empty]
+    wrong = ["too many positional arguments"] if number > len(positional) and inspect.Parameter.VAR_POSITIONAL not in kinds else []
+    wrong += [f"multiple values for argument {name!r}" for name in named if name in given & names]
+    wrong += [f"missing a required argument: {name!r}" for name in required if name not in given | (names & {*named})]
+    unknown = sorted(names - {*named}) if inspect.Parameter.VAR_KEYWORD not in kinds else []
+    return wrong + [f"got an unexpected keyword argument {name!r}" for name in unknown]
 
 
 def check_name(name: Any) -> None:

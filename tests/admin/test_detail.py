@@ -1,6 +1,7 @@
 """The page of one job: what an operator needs, no secrets, and no form."""
 
 import re
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from jobqueue import clock, task
 from jobqueue.admin import task_choices
 from jobqueue.core.masking import MASK
 from jobqueue.events.record import record
-from jobqueue.models import Job
+from jobqueue.models import Job, LeftWorker
 from tests.admin.conftest import LIST, VERBS, Login, button, detail, told
 from tests.factories import JobFactory, WorkerFactory
 
@@ -107,6 +108,20 @@ def test_each_run_that_failed_is_reported_with_its_traceback(viewer: Client) -> 
     assert "Traceback one" in page
     assert page.index("Traceback two") < page.index("Traceback one")
     assert all(text in page for text in ("Run 2", "RETRY", "shop.Oops", "Oops: no", "2026-01-02 03:04:05 UTC", "4.0 s", "worker-0"))
+
+
+def test_the_worker_of_a_run_is_a_process_and_a_link_if_it_is_alive(viewer: Client, login: Login) -> None:
+    alive, gone = WorkerFactory(host="batch-1", pid=977), uuid.uuid4()
+    LeftWorker.objects.create(worker=gone, host="batch-0", pid=12, how="stopped", version="0.1.0")
+    unknown = str(uuid.uuid4())
+    runs = [failed(worker=str(worker), attempt=number) for number, worker in enumerate((alive.pk, gone, unknown), 1)]
+    job = JobFactory(error=True, history=runs)
+    page = shown(viewer, job).split('data-part="runs"')[1].split("</section>")[0]
+    link = f'<a href="/admin/jobqueue/worker/{alive.pk}/change/"><bdi title="{alive.pk}">batch-1:977</bdi></a>'
+    assert link in page
+    assert f'<bdi title="{gone}">batch-0:12</bdi>' in page
+    assert f'<span title="{unknown}">{unknown[:8]}…</span>' in page
+    assert "/worker/" not in shown(login("view_job"), job)
 
 
 def test_markup_is_escaped_everywhere(viewer: Client) -> None:

@@ -23,6 +23,7 @@ from tests.factories import JobFactory, ScheduleFactory, WorkerFactory
 
 PAGE = "/admin/jobqueue/"
 EVERY = ("view_job", "view_queue", "view_worker", "view_schedule", "view_webhookdelivery", "view_backgroundjoblease")
+PART = {"X-Jobqueue-Part": "overview"}
 PARTS = ["ranges", "verdict", "tiles", "chart", "queues", "kinds", "tasks", "workers", "schedules"]
 
 pytestmark = pytest.mark.django_db
@@ -148,7 +149,7 @@ def test_each_range_has_a_chart(login: Login, period: str) -> None:
 def test_an_unknown_range_is_a_bad_request(login: Login, period: str) -> None:
     client = login(*EVERY)
     for url in (PAGE, reverse("admin:jobqueue_job_overview")):
-        assert client.get(url, {"range": period}).status_code == 400
+        assert client.get(url, {"range": period}, headers=PART).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_a_user_sees_only_the_parts_whose_pages_they_may_view(login: Login, perm
 
 def test_a_user_who_may_view_nothing_of_it_has_no_overview(login: Login) -> None:
     assert login().get(PAGE).status_code == 404
-    assert login().get(reverse("admin:jobqueue_job_overview")).status_code == 403
+    assert login().get(reverse("admin:jobqueue_job_overview"), headers=PART).status_code == 403
     assert parts(login("view_webhookdelivery").get(PAGE)) == []
 
 
@@ -207,27 +208,33 @@ def test_a_name_with_a_secret_is_masked_and_has_no_link(login: Login) -> None:
 def test_the_parts_are_those_of_the_page(login: Login) -> None:
     failed(1)
     client = login(*EVERY)
-    response = client.get(reverse("admin:jobqueue_job_overview"), {"range": "24h"})
+    response = client.get(reverse("admin:jobqueue_job_overview"), {"range": "24h"}, headers=PART)
     assert parts(response) == PARTS
     assert "no-store" in response["Cache-Control"]
     assert "<html" not in response.content.decode()
 
 
+def test_the_address_of_the_parts_leads_to_the_page_if_it_is_opened_by_hand(login: Login) -> None:
+    response = login(*EVERY).get(reverse("admin:jobqueue_job_overview"), {"range": "24h"}, follow=True)
+    assert response.redirect_chain == [(f"{PAGE}?range=24h", 302)]
+    assert "<html" in response.text
+
+
 def test_the_parts_need_a_login_and_a_get(client: Client, login: Login) -> None:
     url = reverse("admin:jobqueue_job_overview")
-    assert client.get(url).status_code == 403
+    assert client.get(url, headers=PART).status_code == 403
     assert login(*EVERY).post(url).status_code == 403
 
 
 def test_the_parts_end_soon_after_a_logout(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
     client, url = login(*EVERY), reverse("admin:jobqueue_job_overview")
-    assert client.get(url).status_code == 200
+    assert client.get(url, headers=PART).status_code == 200
     session = client.cookies["sessionid"].value
     client.logout()
     client.cookies["sessionid"] = session
     later = time.monotonic() + view.CHECK_SECONDS + 1
     monkeypatch.setattr(recent.time, "monotonic", lambda: later)
-    assert client.get(url).status_code == 403
+    assert client.get(url, headers=PART).status_code == 403
 
 
 def test_fifty_open_pages_cost_fewer_than_five_statements_a_second(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +250,7 @@ def test_fifty_open_pages_cost_fewer_than_five_statements_a_second(login: Login,
     with CaptureQueriesContext(connection) as queries:
         for _ in range(int(seconds) // step):
             for client in clients:  # each fetches twice as often, but what is kept is kept for longer than that
-                assert client.get(url).status_code == 200
+                assert client.get(url, headers=PART).status_code == 200
             now += step
     sent = [query["sql"] for query in queries if "SAVEPOINT" not in query["sql"]]  # only a test reads in a transaction
     assert len(sent) / seconds < 5

@@ -44,6 +44,24 @@ def test_a_url_and_events_are_saved_and_who_did_it_is_kept_without_the_secret(ed
     assert audit() == [("mail", said)]
 
 
+def test_a_failed_delivery_is_corrected_and_sent_with_two_buttons(login: Login) -> None:
+    delivery = DeliveryFactory(failed=True, queue="mail", job=JobFactory(queue="mail"))
+    rights = ("view_queue", "set_webhook_queue", "view_webhookdelivery", "view_job")
+    client, data = login(*rights, "redeliver_webhookdelivery"), {"queue": "mail", "url": URL, "delivery": delivery.pk}
+    form = f"{FORM}?queue=mail&delivery={delivery.pk}"
+    button = f'name="confirmed" value="{delivery.pk}"'
+    assert button in client.get(form).text
+    assert button not in login(*rights).get(form).text
+    login(*rights).post(FORM, {**data, "confirmed": delivery.pk})
+    delivery.refresh_from_db()
+    assert delivery.status == "FAILED"
+    response = client.post(FORM, {**data, "confirmed": delivery.pk})
+    assert response.url == f"/admin/jobqueue/webhookdelivery/{delivery.pk}/change/"
+    assert f"Delivery {delivery.pk} is sent to the current URL." in told(response)
+    delivery.refresh_from_db()
+    assert (delivery.status, delivery.url, delivery.attempts) == ("PENDING", URL, 0)
+
+
 def test_a_user_who_came_from_a_failing_delivery_returns_to_it_after_the_correction(login: Login) -> None:
     delivery = DeliveryFactory(failed=True, queue="mail", job=JobFactory(queue="mail"))
     page = f"/admin/jobqueue/webhookdelivery/{delivery.pk}/change/"

@@ -11,6 +11,7 @@ from typing import Any, Final
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template import loader
 from django.urls import URLPattern, get_script_prefix, path
 from django.utils.timezone import get_current_timezone_name
@@ -20,12 +21,13 @@ from jobqueue import conf
 from jobqueue.access import visible
 from jobqueue.admin.live import LiveAdmin
 from jobqueue.admin.overview import page
-from jobqueue.admin.pages import Pages
+from jobqueue.admin.pages import OVERVIEW, Pages
 from jobqueue.core import recent
 from jobqueue.models import Job
 
 CHECK_SECONDS: Final = 90.0
 PART_SECONDS: Final = 4.0
+PART_HEADER: Final = "X-Jobqueue-Part"
 
 
 class OverviewAdmin(LiveAdmin):
@@ -36,10 +38,12 @@ class OverviewAdmin(LiveAdmin):
         return [path("overview/", _open(self.overview_view), name="jobqueue_job_overview"), *super().get_urls()]
 
     def overview_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the parts of the Overview that the user may view."""
+        """Show the parts of the Overview that the user may view, to its script; any other request is redirected to the page."""
         if request.method not in ("GET", "HEAD"):
             raise PermissionDenied
         request.current_app = self.admin_site.name
+        if PART_HEADER not in request.headers:  # opened by hand
+            return redirect(f"{Pages(request).url(OVERVIEW)}?{request.GET.urlencode()}")
         session_key = getattr(getattr(request, "session", None), "session_key", None)
         if session_key is None:
             user = self._user(request)

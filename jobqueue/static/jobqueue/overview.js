@@ -69,6 +69,7 @@
     request.open("GET", page.dataset.url);
     request.responseType = "document";
     request.timeout = TIMEOUT_MS;
+    request.setRequestHeader("X-Jobqueue-Part", "overview");
     request.onloadend = () => {
       isFetching = false;
       const made = request.status === 200 && request.response && request.response.getElementById("jobqueue-overview");
