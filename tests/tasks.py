@@ -1,9 +1,12 @@
 """The tasks of the test suite."""
 
 import asyncio
+import logging
 from typing import Any
 
 from jobqueue import TaskContext, task
+
+logger = logging.getLogger(__name__)
 
 
 @task
@@ -38,6 +41,16 @@ def count_slowly(context: TaskContext, seconds: float = 60.0) -> int:
 @task
 def log_in(user: str, password: str, options: dict[str, Any] | None = None) -> None:
     del user, password, options
+
+
+@task(takes_context=True, max_attempts=1)
+def signs_in(context: TaskContext, session: str, word: str) -> None:
+    """Store a secret in the metadata, then report, log and raise it; `session` has it in reverse."""
+    context.metadata["session_id"] = secret = session[::-1]
+    context.save_metadata()
+    logger.warning("The session is %s", secret)
+    context.progress(50, f"with {secret}")
+    raise ValueError(f"{word} {secret}")
 
 
 @task(schedulable=False, secret=("code",))

@@ -110,7 +110,7 @@ def job(db: None) -> Job:
         failed=True,
         url=URL,
         error=TEXT,
-        history=[{"error": TEXT, "excerpt": TEXT}],
+        history=[{"error": TEXT, "excerpt": TEXT, "url": URL}],
         facts={"message": TEXT, "token": MARK},
         body=json.dumps({"message": TEXT}),
     )
@@ -279,3 +279,19 @@ def test_values_that_a_run_stores_logs_and_sends_have_no_secret_of_its_arguments
         clean(record.getMessage(), "log")
         clean(record.exc_text or "", "log")
     assert "the server refused ********" in job.message
+
+
+def test_a_secret_that_a_run_stores_in_its_metadata_is_hidden_in_all_of_its_texts(caplog: pytest.LogCaptureFixture) -> None:
+    Queue.objects.create(name="default", webhook_url="https://hooks.example/x")
+    result = tasks.signs_in.enqueue(MARK[::-1], "refused")
+    run_until_idle()
+    job = Job.objects.get(pk=result.job_id)
+    assert job.message == "ValueError: refused ********"
+    assert job.metadata == {"session_id": MARK}
+    clean(json.dumps(job.history), "history")
+    clean(json.dumps(list(JobEvent.objects.filter(job=job).values_list("data", flat=True))), "events")
+    clean("".join(JobLog.objects.filter(job=job).values_list("lines", flat=True)), "log of the run")
+    clean("".join(body_of(one) for one in WebhookDelivery.objects.filter(job=job)), "webhooks")
+    for record in caplog.records:
+        if record.name == "jobqueue":
+            clean(record.getMessage() + (record.exc_text or ""), "log")

@@ -151,6 +151,7 @@ def test_a_url_is_shown_by_its_origin_and_a_hash(rest: str) -> None:
     shown = rules.shown_url(f"https://hooks.example:8443{rest}")
     assert re.fullmatch(r"https://hooks\.example:8443/… \[[0-9a-f]{8}\]", shown)
     assert shown != rules.shown_url(f"https://hooks.example:8443{rest}x")
+    assert rules.shown_url(shown) == shown
 
 
 @pytest.mark.parametrize(

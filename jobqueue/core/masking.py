@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import html
 import inspect
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ SHORTEST_LINE = 16
 MAX_KEPT_NAME = 100
 MAX_KEPT_TEXT = 2000
 MAX_VALUES = 10_000  # if a job has more secret values, none of its texts is shown
+NUMBERS = range(10**5, 10**40)  # that are hidden in texts: a shorter number is a part of many harmless texts
 COMMON = frozenset({"true", "false", "none", "null"})
 
 # Searched for anywhere in a name, because no harmless word contains one of these.
@@ -42,7 +44,7 @@ _WORDS = "pass|pwd|pw|auth|otp|totp|pin|senha|dsn|cvv|cvc|iban|sig|signature|ses
 _AS_WORD = re.compile(rf"(?:^|_)(?:(?:{_BEFORE_KEY})?keys?|{_WORDS})(?:_|$)")
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_LETTER = re.compile(r"[^a-z]+")
-_URL_PASSWORD = re.compile(r"""://[^\s/?#:@"'<>]*:([^\s/?#"<>@]+)@""")
+_URL_SECRET = re.compile(r"""://(?:([^\s/?#:@"'<>]+):(?:x|x-oauth-basic)?@|[^\s/?#:@"'<>]*:([^\s/?#"'<>@]+)@)""")  # as in `secret_forms`
 
 _more_names: Callable[[], Sequence[str]] = tuple
 
@@ -243,17 +245,14 @@ def _after_names(value: Sequence[object], is_secret: Callable[[str], bool]) -> s
 
 def _is_harmless(value: object, name: str | None, fields: Sequence[str]) -> bool:
     """Return whether a quick check finds that an argument holds no secret."""
-    if isinstance(value, str):
-        return "://" not in value and (name is None or not is_secret_name(name, fields))
-    return not isinstance(value, Mapping | list | tuple)
+    if isinstance(value, Mapping | list | tuple) or (isinstance(value, str) and "://" in value):
+        return False
+    return name is None or not is_secret_name(name, fields)
 
 
 def _secrets(values: Iterable[object], fields: Sequence[str]) -> Iterator[str]:
-    """Yield the texts that have a secret name somewhere in the values, and the passwords in their URLs."""
-
-    def is_secret(name: str) -> bool:
-        return is_secret_name(name, fields)
-
+    """Yield the texts and whole numbers that have a secret name somewhere in the values, and the passwords in their URLs."""
+    is_secret = functools.partial(is_secret_name, fields=fields)
     waiting: list[tuple[object, bool, int]] = [(value, False, MAX_DEPTH) for value in values]
     while waiting:
         value, secret, depth = waiting.pop()
@@ -261,7 +260,9 @@ def _secrets(values: Iterable[object], fields: Sequence[str]) -> Iterator[str]:
             if secret:
                 yield value
             elif "://" in value:
-                yield from _URL_PASSWORD.findall(value[:100_000])
+                yield from itertools.chain.from_iterable(_URL_SECRET.findall(value[:100_000]))
+        elif secret and isinstance(value, int) and value in NUMBERS:
+            yield str(value)
         elif depth and isinstance(value, Mapping):
             hidden = set(value) if secret else _value_keys(value, is_secret)
             waiting.extend((item, key in hidden, depth - 1) for key, item in value.items())

@@ -39,6 +39,13 @@ NAME_PARTS: Final = (
 _URL_PASSWORD = re.compile(r"""(://[^\s/?#:@"'<>\[]*:)(?!\d{0,5}(?:[\s/?#"'<>,;)\]}\\.…]|$))[^\s/?#"<>…@]+""")
 _URL_PASSWORD_AT = re.compile(r"""(://[^\s/?#:@"'<>]*:)[^\s/?#"<>]+@""")
 _URL_TOKEN = re.compile(r"""(https?://)[^\s/?#:@"'<>]+@""", re.IGNORECASE)
+# The user is the secret if the password is empty, or one of the usual fillers: https://TOKEN:x-oauth-basic@host, https://KEY:@host.
+_URL_KEY = re.compile(r"""(https?://)[^\s/?#:@"'<>]+(?=:(?:x|x-oauth-basic)?@)""", re.IGNORECASE)
+# Paths with a key, at Slack, Discord, Telegram, Teams and Zapier. Errors of HTTP libraries show paths without their hosts.
+_PATH_KEY = re.compile(
+    r"""(/services/T\w{1,20}/B\w{1,20}/|/api/(?:v\d{1,2}/)?webhooks/\d{2,25}/|/bot\d{3,15}:|/webhookb2/|/hooks/catch/\d{2,15}/)[^\s/?#"'<>),]{2,}"""
+)
+_PATHS: Final = ("/services/T", "webhook", "/bot", "/hooks/catch/")
 _DRIVER_PASSWORD = re.compile(r"""(?<![\w.%+-])([\w.%+-]{1,80}:)[^\s@"']{1,200}(?=@(?:tcp|udp|unix)\()""")
 
 _PRIVATE_KEY = re.compile(
@@ -119,6 +126,7 @@ _NAMED_VALUE = re.compile(
     r"""["'](?:name|key)["']\s{0,3}:\s{0,3}["']([\w.-]{1,80})["']\s{0,3},\s{0,3}["']value["']\s{0,3}:\s{0,3}(["'])([^"'\n]*)""",
     re.IGNORECASE,
 )
+_ATTRIBUTES = re.compile(r"""(?<!\w)(?:name|key)=(["'])([\w.:-]{1,80})\1\s{1,3}value=(["'])([^"'\n]*)""", re.IGNORECASE)
 _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]{0,80})(?:\s[^<>]{0,200})?>([^<]+)")
 _SAID = re.compile(
     r"""\b(?i:password|passwd|passphrase|passcode|secret|token|api[ _-]?key|cookie)\s{1,3}(?:(?:is|was)\s{1,3})?(["'])([^"'\n]{4,})\1"""
@@ -152,7 +160,10 @@ def hide(text: str, is_secret: IsSecret, *, every_name: bool = False) -> str:
 
 
 def _hide_urls(text: str) -> str:
+    if has_any(text, _PATHS):
+        text = _PATH_KEY.sub(rf"\g<1>{MASK}", text)
     if "://" in text:
+        text = _URL_KEY.sub(rf"\g<1>{MASK}", text)
         text = _URL_PASSWORD_AT.sub(rf"\g<1>{MASK}@", text)
         text = _URL_PASSWORD.sub(rf"\g<1>{MASK}", text)
         text = _URL_TOKEN.sub(rf"\g<1>{MASK}@", text)
@@ -173,7 +184,7 @@ def _hide_named(text: str, is_secret: IsSecret) -> str:
     if "(" in text or "[" in text:
         text = named(_PAIR, 1, 3, text)
     if "value" in text:
-        text = named(_NAMED_VALUE, 1, 3, text)
+        text = named(_ATTRIBUTES, 2, 4, named(_NAMED_VALUE, 1, 3, text))
     if "</" in text:
         text = named(_ELEMENT, 1, 2, text)
     if '"' in text or "'" in text:
@@ -188,6 +199,8 @@ def _hide_after_names(text: str, is_secret: IsSecret) -> str:
     parts, end = [], 0
     sources = [match.span(2) for match in _SOURCE.finditer(text)] if 'File "' in text else []
     sources.reverse()
+    literals = (part for span in sources[::-1] for part in _CODE_PART.finditer(text, *span) if part["literal"])
+    literal: re.Match[str] | None = None
     while name := _NAME.search(text, end):
         parts.append(text[end : name.end()])
         end = name.end()
@@ -196,14 +209,25 @@ def _hide_after_names(text: str, is_secret: IsSecret) -> str:
             continue
         while sources and sources[-1][1] <= name.start():
             sources.pop()
-        if sources and sources[-1][0] <= name.start() and ("\n" in name[0] or _CODE.match(text, end)):
+        is_source = bool(sources) and sources[-1][0] <= name.start()
+        if is_source and (literal is None or literal.end() <= name.end()):
+            literal = next((part for part in literals if part.end() > name.end()), None)
+        limit = _end_of_literal(literal, name) if is_source else len(text)
+        if is_source and not limit and ("\n" in name[0] or _CODE.match(text, end)):
             code, end = _without_literals(text, end)
             parts.append(code)
-        elif (value := _value(name, text, end)) is not None:
+        elif (value := _value(name, text, end, limit or len(text))) is not None:
             quote = _QUOTE.match(value[0])
             parts.append(f"{quote[0]}{MASK}{quote[0]}" if quote else MASK)
             end = value.end()
     return "".join(parts) + text[end:]
+
+
+def _end_of_literal(literal: re.Match[str] | None, name: re.Match[str]) -> int:
+    """Return where the text of a literal ends if it contains the name; 0 if it does not."""
+    if literal is None or literal.start() > name.start():
+        return 0
+    return literal.end() - bool(literal["mark"] and literal[0].endswith(literal["mark"]))
 
 
 def _without_literals(text: str, at: int) -> tuple[str, int]:
@@ -221,13 +245,13 @@ def _without_literals(text: str, at: int) -> tuple[str, int]:
     return "".join(parts), at
 
 
-def _value(name: re.Match[str], text: str, at: int) -> re.Match[str] | None:
-    """Return the value that begins at a position, as far as it belongs to the name."""
+def _value(name: re.Match[str], text: str, at: int, limit: int) -> re.Match[str] | None:
+    """Return the value that begins at a position and ends before the limit, as far as it belongs to the name."""
     called = name[1].lower()
     if _QUOTE.match(text, at) is None:
         if called.endswith(_HEADERS) and ":" in text[name.end(1) : at] and not _SCHEME.match(text, at):
             before = text[name.start() - 1 : name.start()]  # the quote around the whole header
-            return _REST_OF_QUOTED.get(before, _REST_OF_LINE).match(text, at)
-        if called.endswith("iban") and (match := _IBAN.match(text, at)):
+            return _REST_OF_QUOTED.get(before, _REST_OF_LINE).match(text, at, limit)
+        if called.endswith("iban") and (match := _IBAN.match(text, at, limit)):
             return match
-    return _VALUE.match(text, at)
+    return _VALUE.match(text, at, limit)

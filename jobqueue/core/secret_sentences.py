@@ -18,7 +18,7 @@ FOREIGN: Final = re.compile(
 # The same without quotes: the password is x, PIN 1234, machine h login u password x, mot de passe : x.
 _SAID_PLAIN = re.compile(
     rf"""(?<![A-Za-z])(?i:password|passwd|pwd|passphrase|passcode|secret|token|api[ _-]?key|{FOREIGN.pattern})\s{{1,3}}"""
-    r"""(?i:is|was|ist|war|est|es|é|is\s{1,3}now)(?:\s{1,3}|:\s{0,3})([^\s"'<>]{3,200})"""
+    r"""(?i:is|was|ist|war|est|es|é|is\s{1,3}now)(?:\s{1,3}|:\s{0,3})["']?([^\s"'<>]{3,200})"""
 )
 _FOREIGN_VALUE = re.compile(
     rf"""(?i:{FOREIGN.pattern})["']?\s{{0,3}}(?:[:=\uff1a\uff1d→⇒➜]|-{{1,2}}>)\s{{0,3}}(["']?)([^\s"',;&<>]+|(?<=["'])[^"'\n]+)"""

@@ -45,6 +45,7 @@ _LABELS = re.compile(r"\.?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-
 
 # The host and the port at the beginning of the text after "://".
 _PLACE = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[^\[\]/?#;:@=\s]{1,255})(?::\d{1,5}(?!\d))?")
+_SHOWN = re.compile(r"(?:https?://)?[^\s/?#@]+/… \[[0-9a-f]{8}\]")
 
 Network = IPv4Network | IPv6Network
 
@@ -96,10 +97,10 @@ def shown_url(url: str) -> str:
     """Return a URL for users who may not change it: its origin, and a short hash that distinguishes two URLs.
 
     Any other part of the URL may be secret: a part of the path, a parameter, the query, the fragment. For an
-    empty URL, return an empty text.
+    empty URL, return an empty text; a text that this function has returned stays as it is.
     """
-    if not url:
-        return ""
+    if not url or _SHOWN.fullmatch(url):
+        return url
     scheme, sign, after = url.partition("://")
     place = _PLACE.match(after.rpartition("@")[2] if sign else url)
     name = place[0] if place is not None and (sign or "@" not in url) else ""

@@ -43,4 +43,5 @@ def attempts_of(delivery: WebhookDelivery) -> list[dict[str, Any]]:
 
 def _attempt(entry: dict[str, Any]) -> dict[str, Any]:
     values = {name: value if type(value := entry.get(name)) is kind else None for name, kind in ATTEMPT.items()}
-    return {name: mask_text(str(value)) if name in ("error", "excerpt") and value else value for name, value in values.items()}
+    shown = {name: mask_text(str(value)) if name in ("error", "excerpt") and value else value for name, value in values.items()}
+    return {**shown, "url": webhook_rules.shown_url(str(values["url"])) if values["url"] else values["url"]}

@@ -193,6 +193,24 @@ def test_a_callback_that_fails_after_the_commit_is_logged_and_changes_nothing(
     assert records[0].__dict__["job_id"] == job.pk
 
 
+def test_what_a_callback_raises_is_logged_without_the_secrets_of_the_job(caplog: pytest.LogCaptureFixture) -> None:
+    def fails() -> None:
+        raise ValueError("the server refused open sesame")
+
+    def function(password: str) -> str:
+        transaction.on_commit(fails)
+        return work()
+
+    _, made = run(function)
+    assert made.entry is not None
+    made.job, made.entry = made.job._replace(args='["open sesame"]'), replace(made.entry, takes_context=False)
+    assert execute(made).kind is Kind.SUCCESS
+    [record] = [record for record in caplog.records if "one of its on_commit callbacks failed" in record.getMessage()]
+    assert "the server refused ********" in record.getMessage()
+    assert "open sesame" not in record.getMessage() + str(record.exc_text)
+    assert "in fails" in str(record.exc_text)
+
+
 def _execute(made: Run) -> Outcome:
     try:
         return execute(made)

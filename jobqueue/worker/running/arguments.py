@@ -46,9 +46,13 @@ class PipelineArguments:
         return func(context, *args, **kwargs)
 
 
-def mask_of_run(job: Claimed, entry: RegisteredTask | None) -> Mask:
-    """Return the mask that hides the secrets of a claimed job; a text that cannot be read contributes no secrets."""
-    read = [_read_or_none(text) for text in (job.args, job.kwargs, job.metadata)]
+def mask_of_run(job: Claimed, entry: RegisteredTask | None, saved: str | None = None) -> Mask:
+    """Return the mask that hides the secrets of a claimed job; `saved` is the metadata that its run has saved.
+
+    A text that cannot be read contributes no secrets.
+    """
+    args, kwargs = _read_or_none(job.args), _read_or_none(job.kwargs)
+    read = (args, kwargs, [_read_or_none(text) for text in (job.metadata, saved or "{}") if text not in EMPTY])
     if entry is None:
         return Mask.of_job(None, *read)
     return Mask.of_job(entry.func, *read, takes_context=entry.takes_context, fields=entry.secret)

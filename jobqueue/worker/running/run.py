@@ -97,7 +97,7 @@ class Run(Interruption):
     def mask(self) -> Mask:
         """The mask that hides the secrets of this job; created for the first text to show, which most runs never have."""
         if self._mask is None:
-            self._mask = mask_of_run(self.job, self.entry)
+            self._mask = mask_of_run(self.job, self.entry, self.progress.metadata if self.progress is not None else None)
         return self._mask
 
     @property
@@ -135,6 +135,7 @@ class Run(Interruption):
         with self.shield():
             progress = self.own_progress()
             progress.metadata = metadata
+            self._mask = None  # a new secret may be in the metadata
             if self.saves_with_outcome:  # no other connection can write while this task's transaction is open
                 return
             with progress.saving:  # one thread of the task after the other

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import Error, transaction
 
-from jobqueue import conf, db
+from jobqueue import conf, db, failure_log
 from jobqueue.core import texts
 from jobqueue.core.forks import exit_if_forked, process_id
 from jobqueue.db import task_transaction
@@ -89,8 +89,10 @@ def _call_back(run: Run, callback: Callable[[], Any]) -> None:
         if is_for_the_process(error):
             raise
         extra = {"job_id": run.job.id, "task": run.job.task, "queue": run.job.queue}
-        text = "Job %s (%s) has succeeded, but one of its on_commit callbacks failed: %s"
-        logger.exception(text, run.job.id, run.job.task, texts.exception_summary(error), extra=extra)
+        line = "Job %s (%s) has succeeded, but one of its on_commit callbacks failed: %s"
+        values = (run.job.id, run.job.task, texts.exception_summary(error, run.mask))
+        failure = failure_log.RunError(error, texts.error_text(error, hide=run.mask), mask=run.mask)
+        failure_log.while_handling(failure, partial(failure_log.log, logging.ERROR, line, *values, extra=extra))
 
 
 def _check_transaction_intact(connection: Any, blocks: list[Any]) -> None:
