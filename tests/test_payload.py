@@ -1,5 +1,7 @@
 """Arguments and results: stored values are equal when they are read, and all other values are refused by name."""
 
+import asyncio
+import contextlib
 import datetime
 import decimal
 import enum
@@ -12,11 +14,13 @@ import types
 import uuid
 from array import array
 from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, defaultdict, deque, namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from unittest.mock import MagicMock
 
 import pytest
 from django.db import connection
 from django.http import QueryDict
+from django.utils.functional import SimpleLazyObject
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy
 from hypothesis import example, given
@@ -85,6 +89,24 @@ class Raising(dict):
 
     def items(self):
         raise SystemExit(3)
+
+
+class Unreadable(list):
+    def __iter__(self):
+        raise ValueError(3)
+
+
+class Lossy(Mapping):
+    """A mapping that lists a key which it does not have."""
+
+    def __iter__(self):
+        return iter("a")
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, key):
+        raise KeyError(key)
 
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024
@@ -267,6 +289,41 @@ def test_a_wrong_type_is_named_with_its_place_and_the_fix(value: object, kind: s
 def test_a_result_that_raises_when_it_is_read_is_not_storable() -> None:
     with pytest.raises(ResultNotStorable, match="its result cannot be stored: reading it raised SystemExit: 3"):
         dumps_result([Raising(a=1)])
+
+
+@pytest.mark.parametrize("value", [Unreadable([1]), Lossy()], ids=["sequence", "mapping"])
+def test_an_argument_that_raises_when_it_is_read_is_refused(value: object) -> None:
+    with pytest.raises(InvalidArgumentValue, match=r"^The job cannot be enqueued: reading args raised (ValueError: 3|KeyError: 'a')\.$"):
+        dumps_arguments([value], {})
+
+
+def test_a_lazy_list_or_dict_is_stored_as_in_djangos_own_backends() -> None:
+    args = [SimpleLazyObject(lambda: {"a": SimpleLazyObject(lambda: [1])})]
+    assert dumps_arguments(args, {}) == ('[{"a":[1]}]', "{}")
+
+
+@pytest.mark.parametrize("value", ["text", 1, 1.5, None, True])
+def test_any_other_lazy_object_is_refused_with_the_fix(value: object) -> None:
+    with pytest.raises(InvalidArgumentType, match=r"args\[0\] is of type .*SimpleLazyObject, .* Pass the value that it wraps"):
+        dumps_arguments([SimpleLazyObject(lambda: value)], {})
+
+
+def test_the_lazy_user_of_a_request_is_answered_with_its_primary_key() -> None:
+    from django.contrib.auth.models import User
+
+    with pytest.raises(InvalidArgumentType, match=r"SimpleLazyObject, .*x\.pk"):
+        dumps_arguments([SimpleLazyObject(User)], {})
+
+
+@pytest.mark.parametrize("kind", [dict, list, str, int, float])
+def test_an_object_that_only_claims_to_be_of_a_type_is_refused(kind: type) -> None:
+    with pytest.raises(InvalidArgumentType, match=r"args\[0\] is of type unittest\.mock\.MagicMock"):
+        dumps_arguments([MagicMock(spec=kind)], {})
+
+
+def test_a_result_that_could_be_awaited_was_not() -> None:
+    with contextlib.closing(asyncio.new_event_loop()) as loop, pytest.raises(ResultNotStorable, match="a Future, which is not awaited"):
+        dumps_result(loop.create_future())
 
 
 def test_a_model_instance_is_answered_with_its_primary_key() -> None:

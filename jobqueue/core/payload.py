@@ -17,7 +17,9 @@ import re
 from collections import UserString
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
+
+from django.utils.functional import LazyObject
 
 from jobqueue.core.texts import exception_summary
 from jobqueue.core.unstorable import fix, not_run, shown_key, type_name
@@ -95,6 +97,15 @@ def dumps_result(value: object) -> str:
 
 def _dumps(value: object, subject: _Subject) -> str:
     """Return the value as a JSON text of at most MAX_BYTES, or reject it."""
+    try:
+        return _dumps_checked(value, subject)
+    except JobQueueError:
+        raise
+    except Exception as error:  # methods of a class of the user's project may raise anything
+        raise subject.wrong_value(f"{subject.sentence} reading {subject.name} raised {exception_summary(error)}.") from error
+
+
+def _dumps_checked(value: object, subject: _Subject) -> str:
     # The list or dict around args and kwargs does not count as a level of the caller's value.
     depth = MAX_DEPTH + 1 if subject is _ARGS or subject is _KWARGS else MAX_DEPTH
     if not (_is_flat(value) or _is_plain(value, depth)):
@@ -167,18 +178,19 @@ class _Search:
         self.subject = subject
         self.seen = 0
 
-    def search(self, value: object, where: str, depth: int) -> None:
+    def search(self, value: Any, where: str, depth: int) -> None:
         """Reject the value, or search its members."""
         self.seen += 1
         if self.seen > MAX_VALUES:
             self.refuse_value(self.subject.name, f"holds more than {MAX_VALUES:,} values. {self.subject.remedy}")
-        if isinstance(value, str):
+        kind = type(value)  # not isinstance(): a lazy object has the class of what it wraps, but the encoder needs a real text
+        if issubclass(kind, str):
             self.string(value, where)
-        elif isinstance(value, int):
+        elif issubclass(kind, int):
             self.integer(value, where)
-        elif isinstance(value, float):
+        elif issubclass(kind, float):
             self.number(value, where)
-        elif isinstance(value, Mapping | Sequence) and not isinstance(value, _NOT_LISTS):
+        elif _is_container(value):
             if depth <= 0:
                 self.refuse_value(
                     where.partition("[")[0],
@@ -188,14 +200,14 @@ class _Search:
         elif value is not None:
             self.refuse_type(where, value)
 
-    def container(self, value: Mapping[object, object] | Sequence[object], where: str, depth: int) -> None:
+    def container(self, value: Any, where: str, depth: int) -> None:
         """Search the members of a mapping or sequence."""
+        if type(value) is not dict and issubclass(type(value), dict) and list(value.items()) != list(dict.items(value)):
+            self.refuse_type(where, value)
         if not isinstance(value, Mapping):
             for index, item in enumerate(value):
                 self.search(item, f"{where}[{index}]", depth)
             return
-        if isinstance(value, dict) and type(value) is not dict and list(value.items()) != list(dict.items(value)):
-            self.refuse_type(where, value)
         for key, item in value.items():
             if not isinstance(key, str):
                 raise self.subject.wrong_type(
@@ -253,12 +265,16 @@ def _spelled_out(match: re.Match[str]) -> str:
     return text if text[0] == '"' else f"{int(float(text))}.0"
 
 
+def _is_container(value: object) -> TypeGuard[Mapping[object, object] | Sequence[object]]:
+    """Return whether a value is stored as a list or dict of its members."""
+    kind = value.__class__ if isinstance(value, LazyObject) else type(value)
+    return issubclass(kind, Mapping | Sequence) and not issubclass(kind, _NOT_LISTS)
+
+
 def _converted(value: object) -> object:
     """Return a mapping or sequence as one that the encoder accepts; other types have been rejected by the search."""
-    if isinstance(value, Mapping):
-        return dict(value.items())
-    if isinstance(value, Sequence) and not isinstance(value, _NOT_LISTS):
-        return list(value)
+    if _is_container(value):
+        return dict(value.items()) if isinstance(value, Mapping) else list(value)
     raise TypeError(f"{type_name(value)} is not a JSON type")
 
 

@@ -12,9 +12,10 @@ import uuid
 from collections import UserString
 from collections.abc import Iterable, Mapping
 
-from django.utils.functional import Promise
+from django.utils.functional import LazyObject, Promise
 
 FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (LazyObject, "Pass the value that it wraps, such as str(x)."),
     (enum.Enum, "Pass its value (x.value)."),
     ((bytes, bytearray, memoryview), "Decode it, or pass base64.b64encode(x).decode() or the id of a stored file."),
     ((datetime.date, datetime.time), "Pass x.isoformat() and parse it in the task."),
@@ -29,7 +30,7 @@ FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 def fix(value: object) -> str:
     """Return what to pass instead of a value of a type that JSON does not have."""
-    if hasattr(type(value), "_meta"):
+    if hasattr(value.__class__, "_meta"):  # not type(): request.user is a lazy object, which has the class of the user
         return "Pass its primary key (x.pk) and load it in the task."
     for kinds, fix in FIXES:
         if isinstance(value, kinds):
@@ -56,6 +57,8 @@ def not_run(value: object) -> str:
             "The task returned a coroutine, which is not awaited: the body of the coroutine did not run. Declare the task with async def, "
             "or mark its wrapper with asgiref.sync.markcoroutinefunction."
         )
+    if inspect.isawaitable(value):
+        return f"The task returned a {type(value).__qualname__}, which is not awaited. Declare the task with async def, and await it there."
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         return f"The task returned {'a' if inspect.isgenerator(value) else 'an async'} generator, whose body did not run. Return list(...)."
     return ""
