@@ -17,8 +17,8 @@ from jobqueue.core.texts import exception_summary
 from jobqueue.db import MomentField, is_outage
 from jobqueue.managers import Row
 
-# If the last time of a schedule is further in the future than this, the clock was set back. Without this rule,
-# the schedule would not be due until the clock has reached that time again.
+# If a schedule was planned, or had its last time, further in the future than this, the clock was set back. Without
+# this rule, the schedule would not be due until the clock has reached that time again.
 CLOCK_WAS_AHEAD = timedelta(hours=1)
 
 
@@ -39,8 +39,8 @@ class ScheduleQuerySet(models.QuerySet[Row]):
 
     def due(self, now: datetime) -> Self:
         """Return the schedules that are due, also those that a wrong clock has postponed, but not those that failed a moment ago."""
-        come = Q(next_at__lte=now) | Q(next_at__isnull=True) | Q(last_at__gt=now + CLOCK_WAS_AHEAD)
-        return self.active().filter(come).ready(now)
+        was_ahead = Q(last_at__gt=now + CLOCK_WAS_AHEAD) | Q(counted_from__gt=now + CLOCK_WAS_AHEAD)
+        return self.active().filter(Q(next_at__lte=now) | Q(next_at__isnull=True) | was_ahead).ready(now)
 
     def ready(self, now: datetime) -> Self:
         """Return the schedules that did not fail, or whose next try is due."""

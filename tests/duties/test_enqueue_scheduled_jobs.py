@@ -211,6 +211,16 @@ def test_a_clock_that_was_ahead_for_a_day_and_is_right_again_stops_nothing_and_r
     assert ticks(schedule) == [NOON + MINUTE, NOON + DAY]
 
 
+@pytest.mark.parametrize("missed", ["all", "skip"])
+def test_a_schedule_that_was_planned_by_a_clock_that_was_ahead_is_planned_anew(missed: str) -> None:
+    schedule = ScheduleFactory(cron="0 13 * * *", next_at=None, missed=missed)
+    run(NOON + 3 * DAY)  # by the wrong clock
+    assert fresh(schedule).next_at == NOON + 3 * DAY + timedelta(hours=1)
+    run(NOON)
+    assert fresh(schedule).next_at == NOON + timedelta(hours=1)
+    assert run(NOON + timedelta(hours=1)).items == 1
+
+
 def test_a_row_without_a_next_time_is_given_one() -> None:
     schedule = ScheduleFactory(next_at=None)
     assert run(NOON).items == 0
