@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import re
 from typing import Any, Final
+from uuid import UUID
 
 from jobqueue import conf
 
@@ -50,8 +51,8 @@ def job_id_of(text: str) -> int | None:
 
 
 def number_of(given: Any) -> Any:
-    """Return the number of the job that has a public id; return any other value unchanged."""
-    job_id = job_id_of(given) if isinstance(given, str) else None
+    """Return the number of the job that has a public id, a text or a `UUID`; return any other value unchanged."""
+    job_id = job_id_of(str(given)) if isinstance(given, str | UUID) else None
     return given if job_id is None else job_id
 
 

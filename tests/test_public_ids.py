@@ -134,7 +134,7 @@ def test_the_verbs_and_the_admin_take_a_public_id() -> None:
     job = JobFactory()
     text = public_id(job.pk)
     assert (as_id(text), as_id("#17"), as_id(text[:-1])) == (job.pk, 17, None)
-    why = why_waiting(text)
-    assert why is not None
-    assert cancel(text).status == "CANCELED"
+    assert why_waiting(text) == why_waiting(UUID(text))
+    assert why_waiting(text) is not None
+    assert cancel(UUID(text)).status == "CANCELED"
     assert not resume(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from jobqueue import conf, public_ids
 from jobqueue.access.hiding import declared
@@ -72,10 +73,10 @@ def _gate(job: Any) -> Why | None:
 
 def _number(job: Any) -> int:
     """Return the number of a job, given as a job, a number, a public id or a result."""
-    number = job if isinstance(job, int | str) else getattr(job, "pk", None) or getattr(job, "id", None)
+    number = job if isinstance(job, int | str | UUID) else getattr(job, "pk", None) or getattr(job, "id", None)
     text = str(public_ids.number_of(number))
     if isinstance(job, bool) or not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise InvalidOption(f"job is {safe_repr(job)}; it must be a job, its number, or the result of its enqueue.")
+        raise InvalidOption(f"job is {safe_repr(job)}; it must be a job, its number or public id, or the result of its enqueue.")
     return int(text)
 
 

@@ -66,7 +66,7 @@ def test_a_job_is_read_again_and_can_be_named_by_its_number_or_by_the_result_of_
 
 @pytest.mark.parametrize("job", [None, True, "seven", "9" * 30, object(), -1])
 def test_an_invalid_job_is_refused(job: Any) -> None:
-    with pytest.raises(InvalidOption, match="it must be a job, its number, or the result of its enqueue"):
+    with pytest.raises(InvalidOption, match="it must be a job, its number or public id, or the result of its enqueue"):
         why_waiting(job)
 
 
