@@ -62,7 +62,7 @@ def test_no_other_module_is_imported_and_the_text_names_the_setting(tmp_path: Pa
     run_until_idle()
     job.refresh_from_db()
     assert job.status == "PENDING"
-    assert "name its module in TASK_MODULES" in job.message
+    assert "name its module in TASK_MODULES. A job waits for its task for UNKNOWN_TASK_GRACE_SECONDS." in job.message
     assert "elsewhere" not in sys.modules
     assert "elsewhere" not in imports.failures()
 

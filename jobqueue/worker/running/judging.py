@@ -135,7 +135,7 @@ def unknown_task(run: Run) -> Outcome:
         return handed_back(run)
     error = imports.failures().get(path.rpartition(".")[0])
     reason = f"its module cannot be imported: {error}" if error else "declare it in <app>/tasks.py, or name its module in TASK_MODULES"
-    text = f"No task is registered as {path!r} in this worker: {reason}. Another worker that has it may take the job."
+    text = f"No task is registered as {path!r} in this worker: {reason}. A job waits for its task for UNKNOWN_TASK_GRACE_SECONDS."
     outcome = _outcome(run, Kind.UNKNOWN_TASK, Failure("jobqueue.exceptions.UnknownTask", text, "", path))
     outcome.delay_seconds = UNKNOWN_TASK_PAUSE_SECONDS
     return outcome
