@@ -18,6 +18,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from jobqueue import conf
+from jobqueue.core.texts import safe_repr
+from jobqueue.exceptions import InvalidOption
 
 CODE_BITS: Final = 58
 _WORD: Final = 2**64 - 1
@@ -50,10 +52,20 @@ def job_id_of(text: str) -> int | None:
     return None
 
 
-def number_of(given: Any) -> Any:
-    """Return the number of the job that has a public id, a text or a `UUID`; return any other value unchanged."""
-    job_id = job_id_of(str(given)) if isinstance(given, str | UUID) else None
-    return given if job_id is None else job_id
+def number_of(job: Any) -> int:
+    """Return the number of a job, given as a job, its number or public id, or the result of its enqueue."""
+    given = job if isinstance(job, int | str | UUID) else getattr(job, "pk", None) or getattr(job, "id", None)
+    if isinstance(given, str | UUID):
+        text = str(given)
+        given = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else job_id_of(text)
+    if isinstance(given, bool) or not isinstance(given, int):  # the database would read True as 1, and 1.5, too
+        raise not_a_job(job)
+    return given
+
+
+def not_a_job(job: object) -> InvalidOption:
+    """Return the error for a value that names no job."""
+    return InvalidOption(f"job is {safe_repr(job)}; it must be a job, its number or public id, or the result of its enqueue.")
 
 
 @functools.lru_cache(16)

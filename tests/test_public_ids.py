@@ -9,8 +9,9 @@ from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test import override_settings
 
-from jobqueue import cancel, compat, enqueue_many, public_ids, resume, run_schedule_now, why_waiting
+from jobqueue import cancel, compat, enqueue_many, pause, public_ids, resume, run_now, run_schedule_now, why_waiting
 from jobqueue.admin.listing import as_id
+from jobqueue.exceptions import InvalidOption
 from jobqueue.models import Job
 from jobqueue.public_ids import job_id_of, public_id
 from jobqueue.testing import run_until_idle
@@ -127,6 +128,27 @@ def test_a_schedule_makes_jobs_and_knows_their_numbers() -> None:
     ScheduleFactory(name="s", task=samples.plain.module_path, args=[1])
     number = run_schedule_now("s")
     assert samples.plain.get_result(public_id(number)).job_id == number
+
+
+VERBS = [cancel, pause, resume, run_now]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_verbs_take_a_job_and_the_result_of_its_enqueue(verb: Any) -> None:
+    result = samples.plain.enqueue(1)
+    for given in (result, Job.objects.get(pk=result.job_id), str(result.job_id)):
+        assert verb(given).job_id == result.job_id
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("wrong", [None, True, 1.5, "seven", "", "#1", "9" * 30, [1], b"1"], ids=repr)
+def test_the_verbs_refuse_what_names_no_job(verb: Any, wrong: Any) -> None:
+    JobFactory(id=1)  # which the database would find for True and for 1.5
+    with pytest.raises(InvalidOption, match="it must be a job, its number or public id, or the result of its enqueue"):
+        verb(wrong)
+    assert Job.objects.get().status == "QUEUED"
 
 
 @pytest.mark.django_db

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from jobqueue import conf, public_ids
 from jobqueue.access.hiding import declared
@@ -18,9 +17,8 @@ from jobqueue.core import states
 from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.moments import moment_of
 from jobqueue.core.sentences import counted, joined, sentence
-from jobqueue.core.texts import safe_repr
 from jobqueue.db import Now, overview
-from jobqueue.exceptions import InvalidOption, JobDoesNotExist
+from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.insight import children
 from jobqueue.insight.targets import blocker_of
 from jobqueue.insight.why_words import about, clock, named, paused_since, queue, state_text, who
@@ -48,7 +46,10 @@ def why_waiting(job: Any) -> Why | None:
 
     `job` is a job, its number or public id, or the result of an enqueue. Raise `JobDoesNotExist`.
     """
-    row = _read(_number(job))
+    number = public_ids.number_of(job)
+    if number < 0:
+        raise public_ids.not_a_job(job)
+    row = _read(number)
     why = _gate(row)
     if why is None or row.expires_at is None or row.status == states.Status.PAUSED or row.first_started_at is not None:
         return why
@@ -69,15 +70,6 @@ def _gate(job: Any) -> Why | None:
         text = sentence("Target %(target)s is free: a worker releases the next job of its line within 5 s.", target=named(job))
         return _target(job) or Why("free", text)
     return _paused_queue(job) or _target(job) or _limit(job) or _no_worker(job) or _unknown_task(job) or _free(job)
-
-
-def _number(job: Any) -> int:
-    """Return the number of a job, given as a job, a number, a public id or a result."""
-    number = job if isinstance(job, int | str | UUID) else getattr(job, "pk", None) or getattr(job, "id", None)
-    text = str(public_ids.number_of(number))
-    if isinstance(job, bool) or not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise InvalidOption(f"job is {safe_repr(job)}; it must be a job, its number or public id, or the result of its enqueue.")
-    return int(text)
 
 
 def _read(number: int) -> Any:

@@ -117,9 +117,9 @@ def clear_target(target: str, *, tenant: str = "") -> list[Answer]:
 
 
 @contextlib.contextmanager
-def _locked(number: int | str) -> Iterator[Job]:
-    """Open a transaction that locks the target, then the row of a job. `number` is the job's number or its public id."""
-    job_id = public_ids.number_of(number)
+def _locked(given: Any) -> Iterator[Job]:
+    """Open a transaction that locks the target, then the row of a job, given as in `public_ids.number_of`."""
+    job_id = public_ids.number_of(given)
     with Job.objects.database.atomic():
         row = Job.objects.current.filter(pk=job_id).values_list("tenant", "target").first()
         if row is not None and row[1]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
@@ -187,8 +186,7 @@ def _several(jobs: Any) -> Iterable[Any]:
 
 
 def _id_of(job: Any) -> int:
-    number = job if isinstance(job, int | str | UUID) else getattr(job, "pk", None) or getattr(job, "id", None)
-    text = str(public_ids.number_of(number))
-    if isinstance(job, bool) or not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
-        raise InvalidOption(f"wait_for got {safe_repr(job)}; it must be a job, its number or public id, or the result of its enqueue.")
-    return int(text)
+    number = public_ids.number_of(job)
+    if not 0 < number < 2**63:
+        raise public_ids.not_a_job(job)
+    return number
