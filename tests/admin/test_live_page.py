@@ -41,7 +41,15 @@ def test_the_client_listens_to_every_event() -> None:
 
 
 def test_there_are_scripts_and_templates_to_check() -> None:
-    assert [path.name for path in SCRIPTS] == ["bulk_page.js", "events.js", "job_page.js", "keys.js", "overview.js", "schedule_form.js"]
+    assert [path.name for path in SCRIPTS] == [
+        "bulk_page.js",
+        "events.js",
+        "job_page.js",
+        "keys.js",
+        "live_list.js",
+        "overview.js",
+        "schedule_form.js",
+    ]
     assert len(TEMPLATES) > 5
 
 
