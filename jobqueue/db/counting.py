@@ -33,10 +33,13 @@ def count(db: Database, sql: str, params: Sequence[Any]) -> list[int]:
     return [*db.rows(sql, params)[0]]
 
 
-def count_in_order(db: Database, query: QuerySet[Any], most: int) -> int:
-    """Count up to `most` rows in the order of the query, by an index that has this order and not by sorting all rows."""
+def count_in_order(db: Database, query: QuerySet[Any], most: int, column: str = "pk") -> int:
+    """Count up to `most` rows in the order of the query, by an index that has this order and not by sorting all rows.
+
+    The rows themselves are not read if the index has the `column`.
+    """
     try:
-        sql, params = query.values("pk")[:most].query.get_compiler(db.alias).as_sql()
+        sql, params = query.values(column)[:most].query.get_compiler(db.alias).as_sql()
     except EmptyResultSet:
         return 0
     with reading(db):

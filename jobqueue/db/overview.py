@@ -67,6 +67,16 @@ def queues_in(db: Database, limit: int) -> list[Target]:
     return _pairs_in(db, "queue", QUEUED, Target("", ""), limit, None)
 
 
+def first_in_queues(db: Database, limit: int) -> list[int]:
+    """Return the QUEUED job that is claimed first of each pair (tenant, queue), of the first pairs."""
+    pairs = queues_in(db, limit)
+    source, params = db.pairs(pairs)
+    first = _in_order(db, "j.id", "queue", QUEUED, "tenant, queue, claim_rank, id")
+    with reading(db):
+        rows = db.rows(f"{db.hint()}WITH t(tenant, name) AS ({source}) SELECT ({first} LIMIT 1) FROM t", params) if pairs else []
+    return [job_id for (job_id,) in rows if job_id is not None]
+
+
 def tenants_in_lines(db: Database, limit: int) -> list[str]:
     """Return tenants that may have a line."""
     with reading(db):

@@ -7,6 +7,7 @@ the meantime.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -17,19 +18,11 @@ from jobqueue.core import states
 from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.moments import moment_of
 from jobqueue.core.sentences import counted, joined, sentence
-from jobqueue.db import Now, overview
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.insight import children
 from jobqueue.insight.targets import blocker_of
+from jobqueue.insight.why_facts import Facts, read
 from jobqueue.insight.why_words import about, clock, named, paused_since, queue, state_text, who
-from jobqueue.insight.workers import Serving, serving
-from jobqueue.models import Job, Queue
-
-COLUMNS = (
-    *("pk", "tenant", "queue", "task", "status", "waiting_for", "claim_rank", "target", "holds_target", "run_at", "attempt", "failures"),
-    *("crashes", "max_attempts", "options", "enqueued_at", "started_at", "finished_at", "first_started_at", "expires_at"),
-    *("lease_expires_at", "cancel_requested", "cancel_outcome"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +42,28 @@ def why_waiting(job: Any) -> Why | None:
     number = public_ids.number_of(job)
     if number < 0:
         raise public_ids.not_a_job(job)
-    row = _read(number)
-    why = _gate(row)
+    rows = read([number])
+    if not rows:
+        raise JobDoesNotExist(f"There is no job {number}.")
+    return _why(rows[0], Facts(rows))
+
+
+def waiting_reasons(ids: Collection[int]) -> dict[int, Why | None]:
+    """Return the result of `why_waiting` for each of some jobs that exist, in a few statements."""
+    rows = read(ids)
+    facts = Facts(rows)
+    return {row.pk: _why(row, facts) for row in rows}
+
+
+def _why(row: Any, facts: Facts) -> Why | None:
+    why = _gate(row, facts)
     if why is None or row.expires_at is None or row.status == states.Status.PAUSED or row.first_started_at is not None:
         return why
     ends = sentence("It is canceled if it has not started by %(time)s.", time=clock(row.expires_at, row.now))
     return replace(why, text=joined(why.text, ends))
 
 
-def _gate(job: Any) -> Why | None:
+def _gate(job: Any, facts: Facts) -> Why | None:
     if job.status == states.Status.RUNNING or job.status in states.ENDED:
         return None
     if job.status == states.Status.PAUSED:
@@ -65,32 +71,32 @@ def _gate(job: Any) -> Why | None:
     if job.place == states.PENDING_CHILDREN:
         return _children(job)
     if job.place == states.PENDING_TIME:
-        return _unknown_task(job) or _not_due(job)
+        return _unknown_task(job) or _not_due(job, facts)
     if job.place == states.PENDING_TARGET:
         text = sentence("Target %(target)s is free: a worker releases the next job of its line within 5 s.", target=named(job))
-        return _target(job) or Why("free", text)
-    return _paused_queue(job) or _target(job) or _limit(job) or _no_worker(job) or _unknown_task(job) or _free(job)
-
-
-def _read(number: int) -> Any:
-    job = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=number).first()
-    if job is None:
-        raise JobDoesNotExist(f"There is no job {number}.")
-    return job
+        return _target(job, facts) or Why("free", text)
+    return (
+        _paused_queue(job, facts)
+        or _target(job, facts)
+        or _limit(job, facts)
+        or _no_worker(job, facts)
+        or _unknown_task(job)
+        or _free(job, facts)
+    )
 
 
 # The gates
 
 
-def _paused_queue(job: Any) -> Why | None:
-    row = Queue.objects.current.filter(pk=job.queue, paused=True).values_list("changed_at", "paused_until").first()
-    if row is None:
+def _paused_queue(job: Any, facts: Facts) -> Why | None:
+    row = facts.queues.get(job.queue)
+    if row is None or not row.paused:
         return None
-    values = {"queue": queue(job), "changed": clock(row[0], job.now)}
-    if row[1]:
+    values = {"queue": queue(job), "changed": clock(row.changed_at, job.now)}
+    if row.paused_until:
         text = sentence(
             "Its queue %(queue)s is paused until %(time)s (last changed at %(changed)s): resume the queue.",
-            time=clock(row[1], job.now),
+            time=clock(row.paused_until, job.now),
             **values,
         )
     else:
@@ -98,16 +104,15 @@ def _paused_queue(job: Any) -> Why | None:
     return Why("paused_queue", text)
 
 
-def _target(job: Any) -> Why | None:
+def _target(job: Any, facts: Facts) -> Why | None:
     """Return the job that holds or blocks the target, or the next job in its line, by priority and age."""
     if not job.target:
         return None
-    [head] = overview.target_heads(Job.objects.database, [job.tenant_target])
-    ids = [job_id for job_id in head.job_ids if job_id != job.pk]
-    jobs = {job.pk: job for job in Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk__in=ids)}
+    head = facts.heads[job.tenant_target]
+    jobs = {job_id: facts.ahead[job_id] for job_id in head.job_ids if job_id != job.pk and job_id in facts.ahead}
     other = blocker_of(head, jobs)
     if other is not None:
-        values = {"target": named(job), "state": state_text(other), **who(other)}
+        values = {"target": named(job), "state": state_text(other, facts), **who(other)}
         if other.holds_target:
             text = sentence("Job %(job)s (%(task)s) holds target %(target)s: %(state)s.", **values)
         else:
@@ -119,7 +124,7 @@ def _target(job: Any) -> Why | None:
     if not line:
         return None
     first = min(line, key=lambda ahead: (ahead.claim_rank, ahead.pk))
-    values = {"target": named(job), "state": state_text(first), **who(first)}
+    values = {"target": named(job), "state": state_text(first, facts), **who(first)}
     if first.claim_rank < job.claim_rank:
         text = sentence(
             "Job %(job)s (%(task)s) is before it in the line of target %(target)s, because it has a higher priority: %(state)s.", **values
@@ -129,12 +134,12 @@ def _target(job: Any) -> Why | None:
     return Why("target", text, first.pk)
 
 
-def _limit(job: Any) -> Why | None:
-    alive = Job.objects.current.filter(status=states.Status.RUNNING, lease_expires_at__gte=Now()).order_by()
-    most = Queue.objects.current.filter(pk=job.queue).values_list("max_running", flat=True).first()
+def _limit(job: Any, facts: Facts) -> Why | None:
+    row = facts.queues.get(job.queue)
+    most = row.max_running if row is not None else None
     in_all = conf.current().max_running
     if most is not None:
-        running = alive.filter(queue=job.queue).count()
+        running = facts.running.get(job.queue, 0)
         if running >= most:
             text = sentence(
                 "%(running)s of at most %(most)s jobs of queue %(queue)s run (its max_running): %(fix)s.",
@@ -147,7 +152,7 @@ def _limit(job: Any) -> Why | None:
             )
             return Why("limit", text)
     if in_all is not None:
-        running = alive.count()
+        running = sum(facts.running.values())
         if running >= in_all:
             text = sentence(
                 "%(running)s of at most %(most)s jobs run in all queues together (MAX_RUNNING): %(fix)s.",
@@ -159,10 +164,10 @@ def _limit(job: Any) -> Why | None:
     return None
 
 
-def _not_due(job: Any) -> Why:
+def _not_due(job: Any, facts: Facts) -> Why:
     if job.run_at is None or job.run_at <= job.now:
         due = sentence(" since %(time)s", time=clock(job.run_at, job.now)) if job.run_at else ""
-        if not serving(None).able:
+        if not facts.serving(None).able:
             text = sentence("It is due%(since)s, and no worker is alive that could promote it: start 'manage.py runworkers'.", since=due)
             return Why("no_worker", text)
         return Why("not_due", sentence("It is due%(since)s: a worker promotes it within a second.", since=due))
@@ -191,15 +196,15 @@ def _not_due(job: Any) -> Why:
 
 def _children(job: Any) -> Why:
     waits = children.waits(job)
-    first = Job.objects.current.only(*COLUMNS).annotate(now=Now()).filter(pk=waits.first or 0).first()
+    first = next(iter(read([waits.first or 0])), None)
     if first is None:
         return Why("children", sentence("%(children)s.", children=waits.text), waits.first)
-    text = sentence("%(children)s (%(task)s): %(state)s.", children=waits.text, task=first.task, state=state_text(first))
+    text = sentence("%(children)s (%(task)s): %(state)s.", children=waits.text, task=first.task, state=state_text(first, Facts([first])))
     return Why("children", text, waits.first)
 
 
-def _no_worker(job: Any) -> Why | None:
-    workers = serving(job.queue)
+def _no_worker(job: Any, facts: Facts) -> Why | None:
+    workers = facts.serving(job.queue)
     if workers.able:
         return None
     if workers.draining:
@@ -241,8 +246,8 @@ def _unknown_task(job: Any) -> Why | None:
     return Why("unknown_task", text)
 
 
-def _free(job: Any) -> Why:
-    workers: Serving = serving(job.queue)
+def _free(job: Any, facts: Facts) -> Why:
+    workers = facts.serving(job.queue)
     if workers.slots and workers.running >= workers.slots:
         text = counted(
             "It waits only for the jobs before it: the only slot of the workers for queue %(queue)s was busy a moment ago. "

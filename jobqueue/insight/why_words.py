@@ -11,8 +11,8 @@ from jobqueue.core import masking, states
 from jobqueue.core.moments import moment_of
 from jobqueue.core.sentences import Sentence, counted, sentence
 from jobqueue.db import overview
-from jobqueue.insight.workers import serving
-from jobqueue.models import Job, Queue
+from jobqueue.insight.why_facts import Facts
+from jobqueue.models import Job
 
 
 def clock(when: datetime, now: datetime) -> str:
@@ -50,12 +50,12 @@ def named(job: Any) -> str:
     return sentence("%(target)s of tenant %(tenant)s", target=target, tenant=repr(job.tenant)) if job.tenant else target
 
 
-def state_text(job: Any) -> Sentence:
+def state_text(job: Any, facts: Facts) -> Sentence:
     """Return the state of another job, and what an operator can do about it."""
     if job.place in (states.PENDING_TIME, states.PENDING_CHILDREN):
         return _waiting_text(job)
     if job.status in (states.Status.QUEUED, states.Status.PENDING):
-        return _queued_text(job) if job.status == states.Status.QUEUED else sentence("it waits, too")
+        return _queued_text(job, facts) if job.status == states.Status.QUEUED else sentence("it waits, too")
     if job.status == states.Status.RUNNING:
         return _running_text(job)
     return sentence("it is %(status)s%(since)s; resume, cancel or delete it", status=job.status, since=_since(job))
@@ -74,10 +74,11 @@ def _running_text(job: Any) -> Sentence:
     return sentence("it is RUNNING%(since)s; the next job of the line starts when it ends; cancel it to end it now", since=_since(job))
 
 
-def _queued_text(job: Any) -> Sentence:
-    if Queue.objects.current.filter(pk=job.queue, paused=True).exists():
+def _queued_text(job: Any, facts: Facts) -> Sentence:
+    row = facts.queues.get(job.queue)
+    if row is not None and row.paused:
         return sentence("it is QUEUED in queue %(queue)s, which is paused: resume the queue, or cancel the job", queue=queue(job))
-    workers = serving(job.queue)
+    workers = facts.serving(job.queue)
     if workers.others and not workers.able and not workers.draining:
         return sentence(
             "it is QUEUED in queue %(queue)s, which no live worker serves: start 'manage.py runworkers' for it, or cancel the job",

@@ -5,7 +5,7 @@ The rows are for display. No guarantee depends on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -55,7 +55,11 @@ def serves(worker: Worker, queue: str) -> bool:
 
 def serving(queue: str | None) -> Serving:
     """Count the live workers that serve a queue (None: any), that serve it but are drained or about to stop, and that do not serve it."""
-    workers = list(alive()[:MAX_WORKERS])
+    return serving_among(list(alive()[:MAX_WORKERS]), queue)
+
+
+def serving_among(workers: Sequence[Worker], queue: str | None) -> Serving:
+    """Count live workers that were read before, as `serving` does."""
     servers = [worker for worker in workers if queue is None or serves(worker, queue)]
     able = [worker for worker in servers if worker.takes_jobs]
     slots, running = sum(worker.slots for worker in able), sum(worker.running for worker in able)

@@ -97,6 +97,8 @@ def scene() -> dict[str, Any]:
         "user": get_user_model().objects.create_user("viewer"),
         "queue": "mail",
         "worker_ids": [str(worker.pk)],
+        "workers": [worker],
+        "ids": [waiting.pk],
         "ending": None,
         "now": now,
         "when": now,
@@ -134,7 +136,18 @@ SEARCH = {
     "target": "t",
     "tenant": None,
 }
-SEARCHES = ("parsed", "tasks_like", "condition", "matches", "page", "in_line", "found_by_index", "newest_matching", "older_open")
+SEARCHES = (
+    "parsed",
+    "tasks_like",
+    "condition",
+    "matches",
+    "page",
+    "in_line",
+    "found_by_index",
+    "newest_matching",
+    "older_open",
+    "first_matching",
+)
 KINDS = {"jobs": Job.objects.all(), "key": "0123456789abcdef", "keys": ["0123456789abcdef"]}
 OTHERS: dict[str, dict[str, Any]] = {
     **{f"error_kinds.{name}": KINDS for name in ("error_kinds_of", "kind_runs", "blocked_lines", "last_errors_of")},
@@ -143,6 +156,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "problems.base.within": {"seconds": 7200.0},
     "problems.base.masked": {"problem": Problem("long_wait", Severity.ERROR, "text", "fix")},
     **{f"search.{name}": SEARCH for name in SEARCHES},
+    "index_orders.index_order": SEARCH,
 }
 
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from jobqueue.core.sentences import bounded, counted, sentence
-from jobqueue.db import Now
+from jobqueue.db import Now, counting
 from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Severity, Thresholds, above, within
-from jobqueue.models import WebhookDelivery
+from jobqueue.models import Job, WebhookDelivery
 
 Status = WebhookDelivery.Status
 PAGE = "jobqueue_webhookdelivery_changelist"
@@ -18,7 +18,7 @@ PAGE = "jobqueue_webhookdelivery_changelist"
 def failed_webhooks(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem if too many deliveries were given up recently."""
     rows = WebhookDelivery.objects.current.filter(status=Status.FAILED, finished_at__gt=Now() - timedelta(seconds=given.since))
-    number, more = _count(rows.order_by("-finished_at").values_list("finished_at"), given.max_failed_webhooks)
+    number, more = _count(rows.order_by("-finished_at"), "finished_at", given.max_failed_webhooks)
     if above(number, given.max_failed_webhooks):
         text = counted(
             "%(number)s webhook delivery was given up %(within)s.",
@@ -33,7 +33,7 @@ def failed_webhooks(given: Thresholds) -> Iterator[Problem]:
 
 def retried_webhooks(given: Thresholds) -> Iterator[Problem]:
     """Yield a problem if too many deliveries have failed and wait for another attempt."""
-    number, more = _count(WebhookDelivery.objects.current.retried().order_by("pk").values_list("pk"), given.max_retried_webhooks)
+    number, more = _count(WebhookDelivery.objects.current.retried().order_by("pk"), "pk", given.max_retried_webhooks)
     if above(number, given.max_retried_webhooks):
         text = counted(
             "%(number)s webhook delivery was not accepted by the receiver and is retried.",
@@ -56,8 +56,8 @@ def late_webhooks(given: Thresholds) -> Iterator[Problem]:
             yield Problem("late_webhooks", Severity.ERROR, text, fix, link=PageLink(PAGE, query={"status": Status.PENDING}))
 
 
-def _count(rows: Any, threshold: float | None) -> tuple[int, bool]:
+def _count(rows: Any, column: str, threshold: float | None) -> tuple[int, bool]:
     if threshold is None:
         return 0, False
-    number = len(rows[: max(MAX_COUNTED, int(threshold) + 1)])
+    number = counting.count_in_order(Job.objects.database, rows, max(MAX_COUNTED, int(threshold) + 1), column)
     return number, number >= MAX_COUNTED

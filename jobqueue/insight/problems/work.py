@@ -6,22 +6,19 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Q
-
 from jobqueue.core import queue_rules, states
 from jobqueue.core.masking import mask_text
 from jobqueue.core.sentences import Sentence, bounded, counted, sentence
 from jobqueue.core.texts import safe_repr, shorten
-from jobqueue.db import Now
+from jobqueue.db import Now, counting
 from jobqueue.db import overview as overview_sql
 from jobqueue.db.aside import PREFIX
 from jobqueue.db.overview import MAX_QUEUES
-from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Severity, Thresholds, above, within
 from jobqueue.insight.queues import queue_states
 from jobqueue.insight.targets import MAX_STUCK_CHECKED, blocking_jobs
-from jobqueue.insight.why import why_waiting
-from jobqueue.insight.workers import MAX_WORKERS, alive, serving
+from jobqueue.insight.why import waiting_reasons
+from jobqueue.insight.workers import MAX_WORKERS, alive, serving_among
 from jobqueue.models import BulkAction, Job, Queue, Schedule
 
 STUCK_SECONDS = 60
@@ -71,7 +68,8 @@ def failed_jobs(given: Thresholds) -> Iterator[Problem]:
     if given.max_failed_jobs is None:
         return
     rows = Job.objects.current.filter(status=states.Status.ERROR, finished_at__gt=Now() - timedelta(seconds=given.since))
-    number = len(rows.order_by("-finished_at").values_list("finished_at")[: max(MAX_COUNTED, int(given.max_failed_jobs) + 1)])
+    most = max(MAX_COUNTED, int(given.max_failed_jobs) + 1)
+    number = counting.count_in_order(Job.objects.database, rows.order_by("-finished_at"), most, "finished_at")
     if above(number, given.max_failed_jobs):
         more = number >= MAX_COUNTED
         text = counted(
@@ -154,31 +152,22 @@ def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
 
     The database refuses to change such a row, for instance by a trigger of the user's project.
     """
-    long_ago = Now() - timedelta(seconds=STUCK_SECONDS)
-    for tenant, queue in overview_sql.queues_in(Job.objects.database, MAX_FIRST):
-        queued = Job.objects.current.filter(status=states.Status.QUEUED, tenant=tenant, queue=queue).order_by("claim_rank", "pk")
-        first = queued.annotate(is_late=Q(enqueued_at__lt=long_ago)).values_list("pk", "is_late").first()
-        if first is None or not first[1] or not _is_free(first[0], queue):
-            continue
-        text = sentence(
-            "Job %(job)s has been QUEUED for more than %(seconds)s s, and workers with free slots do not claim it.",
-            job=str(first[0]),
-            seconds=STUCK_SECONDS,
-        )
-        fix = sentence("The database probably refuses to change its row; the log of the workers says why.")
-        yield Problem("passed_over_jobs", Severity.ERROR, text, fix, str(first[0]), link=PageLink("jobqueue_job_change", (str(first[0]),)))
-
-
-def _is_free(job_id: int, queue: str) -> bool:
-    """Return whether no gate prevents a worker with a free slot from claiming a job."""
-    workers = serving(queue)
-    if workers.running >= workers.slots:
-        return False
-    try:
-        why = why_waiting(job_id)
-    except JobDoesNotExist:  # deleted meanwhile
-        return False
-    return why is not None and why.gate == "free"
+    late = timedelta(seconds=STUCK_SECONDS)
+    rows = Job.objects.current.filter(pk__in=overview_sql.first_in_queues(Job.objects.database, MAX_FIRST))
+    queues = dict(rows.filter(status=states.Status.QUEUED, enqueued_at__lt=Now() - late).order_by().values_list("pk", "queue"))
+    workers = list(alive()[:MAX_WORKERS])
+    free = [job_id for job_id, queue in queues.items() if (able := serving_among(workers, queue)).running < able.slots]
+    reasons = waiting_reasons(free) if free else {}
+    for job_id, why in sorted(reasons.items()):
+        if why is not None and why.gate == "free":
+            text = sentence(
+                "Job %(job)s has been QUEUED for more than %(seconds)s s, and workers with free slots do not claim it.",
+                job=str(job_id),
+                seconds=STUCK_SECONDS,
+            )
+            fix = sentence("The database probably refuses to change its row; the log of the workers says why.")
+            link = PageLink("jobqueue_job_change", (str(job_id),))
+            yield Problem("passed_over_jobs", Severity.ERROR, text, fix, str(job_id), link=link)
 
 
 def unknown_states(given: Thresholds) -> Iterator[Problem]:
