@@ -7,7 +7,10 @@ Times are in seconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from django.core.exceptions import EmptyResultSet
+from django.db.models import QuerySet
 
 from jobqueue.core.histograms import BOUNDS, MAX_SECONDS
 from jobqueue.core.targets import Target
@@ -129,3 +132,18 @@ def running(db: Database) -> list[Present]:
     sql = f"SELECT queue, task, count(*), 0 FROM {db.table} WHERE status = 'RUNNING' GROUP BY queue, task"
     with overview.reading(db):
         return [Present(*row) for row in db.rows(f"{db.hint()}{sql}")]
+
+
+def raw_rows(db: Database, query: QuerySet[Any], *, hashed: bool = False) -> list[tuple[Any, ...]]:
+    """Return the rows of a query as the driver returns them: for thousands of rows, Django's conversions take longer than the query.
+
+    With `hashed`, rows are grouped by hashing. PostgreSQL expects too many groups, and would sort all rows on the disk.
+    """
+    try:
+        sql, params = query.query.get_compiler(db.alias).as_sql()
+    except EmptyResultSet:
+        return []
+    if not hashed:
+        return db.rows(sql, params)
+    with overview.reading(db):
+        return db.rows(f"{db.hint()}{sql}", params)

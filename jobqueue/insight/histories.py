@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from django.db.models import F, Max, Q, Sum
+from django.db.models import BigIntegerField, F, Max, Q, Sum
+from django.db.models.functions import Cast
 
 from jobqueue.core import histograms
 from jobqueue.core.loads import COARSER, FINEST, GAUGES, HISTOGRAMS, RINGS, SUMS, Load, Ring
+from jobqueue.db import loads as loads_sql
 from jobqueue.insight import samples
+from jobqueue.models import Job
 
 NOW_SECONDS: Final = 300  # the last minutes, from which the present rates come
 POINTS: Final = {"1h": 30, "24h": 900, "14d": 10_800}  # the seconds of a point of a chart
@@ -96,7 +99,7 @@ def histories(kind: str, period: str, name: str | None = None) -> Histories:
     rows = _rows(frame, period, name)
     found: dict[str, dict[int, Load]] = {}
     grouped = rows.annotate(point=(F("begins") - frame.begins) / frame.step).values("name", "point").annotate(**_AGGREGATES)
-    for row in grouped.values_list("name", "point", *_AGGREGATES):
+    for row in loads_sql.raw_rows(Job.objects.database, grouped.values_list("name", "point", *_AGGREGATES), hashed=True):
         found.setdefault(row[0], {})[row[1]] = _load(row[2:])
     for queue, loads in found.items():
         points = [loads.get(point, NONE) for point in range(frame.number)]
@@ -109,7 +112,7 @@ def totals(kind: str, period: str) -> Histories:
     """Return the loads of all queues or tasks over a range without its points, which costs less."""
     frame = _frame(kind, period)
     grouped = _rows(frame, period, None, is_summed=True).values("name").annotate(**_AGGREGATES)
-    for name, *values in grouped.values_list("name", *_AGGREGATES):
+    for name, *values in loads_sql.raw_rows(Job.objects.database, grouped.values_list("name", *_AGGREGATES)):
         frame.by_name[name] = History(name, total=_load(values))
     _add_recent(frame)
     return frame
@@ -125,7 +128,7 @@ def add_histograms(
     texts: dict[str, list[tuple[str, ...]]] = {history.name: [] for history in loads}
     spans = _spans(period, end - RINGS[period].kept, end, is_summed=True)
     rows = samples.stored().filter(spans, kind=kind, name__in=[*texts])
-    for name, *found in rows.values_list("name", *columns):
+    for name, *found in loads_sql.raw_rows(Job.objects.database, rows.order_by().values_list("name", *columns)):
         texts[name].append(tuple(found))
     for history in loads:
         for column, values in zip(columns, zip(*texts[history.name], strict=True), strict=False):
@@ -133,7 +136,11 @@ def add_histograms(
 
 
 GAUGES_AND_SUMS: Final = (*GAUGES, *SUMS)
-_AGGREGATES: Final = {f"of_{name}": (Max if name in GAUGES else Sum)(name) for name in GAUGES_AND_SUMS}
+_AGGREGATES: Final = {
+    # PostgreSQL returns the sum of a bigint as a decimal number.
+    f"of_{name}": Max(name) if name in GAUGES else Sum(name) if name.endswith("_seconds") else Cast(Sum(name), BigIntegerField())
+    for name in GAUGES_AND_SUMS
+}
 NONE: Final = Load()  # of a point in which nothing happened; never changed
 
 
@@ -151,7 +158,8 @@ def _rows(frame: Histories, period: str, name: str | None, *, is_summed: bool = 
 
 def _load(values: Sequence[Any]) -> Load:
     """Return a load from the values of `GAUGES_AND_SUMS`."""
-    if any(not isinstance(value, int | float) for value in values):  # SQLite stores any value in any column
+    # SQLite stores any value in any column.
+    if Job.objects.database.is_sqlite and any(not isinstance(value, int | float) for value in values):
         return Load.of_row({**dict(zip(GAUGES_AND_SUMS, values, strict=True)), **dict.fromkeys(HISTOGRAMS, "")})
     return Load(*values)
 
@@ -182,7 +190,8 @@ def _add_recent(frame: Histories) -> None:
     for history in frame.by_name.values():
         history.recent = [NONE] * number
     rows = samples.stored().filter(_of(FINEST, first, frame.end), kind=frame.kind, name__in=[*frame.by_name])
-    for name, begins, *values in rows.values_list("name", "begins", *GAUGES_AND_SUMS):
+    values_of = rows.order_by().values_list("name", "begins", *GAUGES_AND_SUMS)
+    for name, begins, *values in loads_sql.raw_rows(Job.objects.database, values_of):
         frame.by_name[name].recent[(begins - first) // FINEST.seconds] = _load(values)
 
 
