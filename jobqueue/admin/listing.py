@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.contrib.admin.views.main import ORDER_VAR, PAGE_VAR, SEARCH_VAR, ChangeList
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest
@@ -37,6 +37,7 @@ from jobqueue.core.texts import clean
 from jobqueue.db import counting
 from jobqueue.exceptions import InvalidSearch
 from jobqueue.insight.arguments import with_small_arguments
+from jobqueue.insight.index_orders import index_order
 from jobqueue.insight.search import (
     FOUND_BY_INDEX,
     MAX_CHECKED,
@@ -53,9 +54,6 @@ from jobqueue.models import Job, Worker
 BIG_COLUMNS = ("args", "kwargs", "options", "metadata", "result", "history", "message", "webhook_url")
 
 FILTERED_FIELDS = ("status", "waiting", "queue", "task", "target", "tenant")
-# The statuses whose jobs have an index in the order of their numbers. It is used unless a field has an index of its own.
-IN_ORDER = ("PAUSED", "ERROR", "CANCELED")
-ORDERED_FIELDS = {"status", "queue", "task", "tenant"}
 CHIPS = (*FILTERED_FIELDS, "ended_within", "before")
 MAX_MATCHED = 200  # jobs that a search reads and masks; the page offers to continue
 _LANGUAGE = re.compile(r'[\s:="]')
@@ -115,12 +113,20 @@ class CappedPaginator(BasePaginator):
         rows: Any = self.object_list
         if (found := getattr(rows, "found", None)) is not None:
             return len(found)
-        if getattr(rows, "has_index", False):
-            return counting.count_in_order(Job.objects.database, rows, MAX_COUNTED + 1)
+        if (order := getattr(rows, "index_order", None)) is not None:
+            return counting.count_in_order(Job.objects.database, rows.order_by(*order), MAX_COUNTED + 1)
         # In the list's own order, PostgreSQL reads the primary key's index from its newest end, and stops at the
         # limit.
         counted: int = rows.values("pk")[: MAX_COUNTED + 1].count()
         return counted
+
+    def page(self, number: int | str) -> Any:
+        """Return a page; of jobs that were found before, only those of the page are read."""
+        rows: Any = self.object_list
+        if not (found := getattr(rows, "found", None)):
+            return super().page(number)
+        first = (self.validate_number(number) - 1) * self.per_page
+        return Page(rows.unfound.filter(pk__in=found[first : first + self.per_page]), self.validate_number(number), self)
 
     @property
     def count(self) -> int:
@@ -153,13 +159,11 @@ class JobChangeList(BaseChangeList):
             self.invalid = error_text(error)
             queryset = queryset.none()
         found = None if self.invalid or not self._needs_scan() else self._scan(queryset)
-        result: Any = queryset if found is None else queryset.filter(pk__in=found)
-        result = with_small_arguments(result).defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
-        result.found = found
-        texts = self.conditions.texts
-        result.has_index = texts.get("status") in IN_ORDER and {*texts} <= ORDERED_FIELDS and not self.conditions.times
-        shown: QuerySet[Job] = result
-        return shown
+        shown: Any = with_small_arguments(queryset).defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
+        result: Any = shown if found is None else shown.filter(pk__in=found)
+        result.found, result.unfound = found, shown
+        result.index_order = None if self.invalid else index_order(self.conditions)
+        return result  # type: ignore[no-any-return]
 
     def _conditions(self) -> Search:
         job_id = as_id(self.query)

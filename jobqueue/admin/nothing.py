@@ -35,7 +35,7 @@ class NothingFound:
 
 def jobs(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> NothingFound:
     """Return the text for the list of jobs; `scope` names the rows that were searched, if these are not all."""
-    number = 0 if scope else len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
+    number = 0 if scope else _count(cl.root_queryset, most)
     jobs_text = ngettext("all %(number)s job", "all %(number)s jobs", min(number, most) + (number > most))
     where = scope or jobs_text % {"number": figures.count(min(number, most), more=number > most)}
     chosen = [name for name in cl.params if cl.params[name] and name not in NO_FILTERS]
@@ -91,7 +91,7 @@ def _fields(conditions: Search, wanted: str) -> str:
 
 def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) -> NothingFound:
     """Return the text for the list of deliveries."""
-    number = len(cl.root_queryset.order_by()[: most + 1].values_list("pk"))
+    number = _count(cl.root_queryset, most)
     all_text = ngettext("all %(number)s delivery", "all %(number)s deliveries", min(number, most) + (number > most))
     where = scope or all_text % {"number": figures.count(min(number, most), more=number > most)}
     show_all = [(_("Show all deliveries"), "?")]
@@ -99,6 +99,11 @@ def deliveries(cl: Any, wanted: str, job_id: int | None, scope: str, most: int) 
         return NothingFound(_("No delivery found. %(reason)s") % {"reason": _no_number(wanted)}, show_all)
     text = _("by the number of a job") if wanted else _("with the chosen filters")
     return NothingFound(_("No delivery found. The search covered %(where)s, %(text)s.") % {"where": where, "text": text}, show_all)
+
+
+def _count(rows: Any, most: int) -> int:
+    counted: int = rows.order_by("-pk").values("pk")[: most + 1].count()
+    return counted
 
 
 def _no_number(wanted: str) -> str:

@@ -21,7 +21,7 @@ from jobqueue.models import Job
 
 MAX_ID = 2**63 - 1
 MAX_TEXT = 200
-MAX_TASK = 500
+MAX_TASK = 450
 MAX_LINES = 1000
 DEFAULT_LINES = 100
 MAX_PAUSE = 999_999_999

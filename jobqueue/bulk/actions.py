@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -16,35 +15,39 @@ from jobqueue.core.answers import Answer
 from jobqueue.core.search import Search
 from jobqueue.core.states import Status, WaitingFor
 from jobqueue.db import Now
+from jobqueue.db.open_jobs import OPEN
 from jobqueue.exceptions import InvalidOption, InvalidSearch
-from jobqueue.insight.search import MAX_COUNTED, Reach, condition, parsed
+from jobqueue.insight.search import MAX_COUNTED, condition, first_matching, parsed
 from jobqueue.lifecycle import control
 from jobqueue.models import BulkAction, Job
 
 KEPT: Final = timedelta(days=30)  # then a new request deletes the row of an ended action
 MAX_SAMPLE: Final = 10
 MAX_MATCHED: Final = 1000  # jobs that a preview counts if it must read and mask each of them
-CHUNK: Final = 5000
-COUNTED: Final = ("status", "queue", "task", "error_key")
+COUNTED: Final = ("status", "queue", "task")  # which an index has
 
 
 @dataclass(frozen=True, slots=True)
 class BulkVerb:
-    """A verb on one job, the jobs on which it is possible, and its past participle."""
+    """A verb on one job, the statuses in which it is possible, its past participle, and what the jobs must wait for."""
 
     act: Callable[[int], Answer]
-    possible: Q
+    statuses: Sequence[str]
     done: str
+    waiting_for: str = ""
+
+    @property
+    def possible(self) -> Q:
+        """The condition for these jobs."""
+        return Q(status__in=self.statuses, **({"waiting_for": self.waiting_for} if self.waiting_for else {}))
 
 
 VERBS: Final = {
-    "cancel": BulkVerb(
-        control.cancel, Q(status__in=[Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.ERROR]), "canceled"
-    ),
-    "pause": BulkVerb(control.pause, Q(status__in=[Status.PENDING, Status.QUEUED, Status.RUNNING]), "paused"),
-    "resume": BulkVerb(control.resume, Q(status__in=[Status.PAUSED, Status.ERROR]), "resumed"),
-    "run_now": BulkVerb(control.run_now, Q(status=Status.PENDING, waiting_for=WaitingFor.TIME), "queued to run now"),
-    "delete": BulkVerb(control.delete, Q(status__in=[one for one in Status if one != Status.RUNNING]), "deleted"),
+    "cancel": BulkVerb(control.cancel, (Status.PENDING, Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.ERROR), "canceled"),
+    "pause": BulkVerb(control.pause, (Status.PENDING, Status.QUEUED, Status.RUNNING), "paused"),
+    "resume": BulkVerb(control.resume, (Status.PAUSED, Status.ERROR), "resumed"),
+    "run_now": BulkVerb(control.run_now, (Status.PENDING,), "queued to run now", WaitingFor.TIME),
+    "delete": BulkVerb(control.delete, [one for one in Status if one != Status.RUNNING], "deleted"),
 }
 
 
@@ -77,17 +80,15 @@ def preview(verb: str, query: str, user: Any = None) -> Preview:
     search = _checked(verb, query)
     most = MAX_MATCHED if search.reads_masked else MAX_COUNTED
     jobs = seen_by(user).filter(VERBS[verb].possible, condition(search))
-    # To read and mask the older jobs as well takes seconds, so they are counted only if no newer job is found.
-    for older in (False, True) if search.reads_masked else (True,):
-        reach = Reach(jobs, search, COUNTED, older=older)
-        if found := list(itertools.islice(reach.newest(min(most, CHUNK)), most + 1)):
-            break
+    statuses = [status for status in OPEN if status in VERBS[verb].statuses]
+    found, scope = first_matching(jobs, search, most + 1, columns=COUNTED, statuses=statuses)
     counted = found[:most]
-    kinds = Counter(job.error_key for job in counted if job.status == Status.ERROR and job.error_key)
+    failed = Job.objects.current.filter(pk__in=[job.pk for job in counted if job.status == Status.ERROR]).order_by()
+    kinds = Counter(filter(None, failed.values_list("error_key", flat=True)))
     status, queue, task = (Counter(str(getattr(job, name)) for job in counted) for name in ("status", "queue", "task"))
     by_status, by_queue, by_task, by_kind = (dict(counts.most_common(MAX_SAMPLE)) for counts in (status, queue, task, kinds))
     sample = [job.pk for job in counted[:MAX_SAMPLE]]
-    return Preview(verb, len(counted), len(found) > most, by_status, by_queue, by_task, by_kind, sample, reach.scope)
+    return Preview(verb, len(counted), len(found) > most, by_status, by_queue, by_task, by_kind, sample, scope)
 
 
 def create(verb: str, query: str, *, actor: Any, source: str, address: str = "", counted: int = 0) -> BulkAction:

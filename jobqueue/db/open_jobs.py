@@ -45,9 +45,10 @@ def open_jobs(
 
 def _open(db: Database, where: str, order: str, before: int, wanted: Mapping[str, Sequence[str]], limit: int) -> tuple[str, list[Any]]:
     condition, params = _values(db, wanted)
-    inner, inner_params = "", list[Any]()
-    if where == QUEUED and "queue" in wanted:  # QUEUED jobs have an index by queue
-        inner, inner_params = _values(db, {"queue": wanted["queue"]})
+    # The first columns of these indexes.
+    first = {name: wanted[name] for name in {QUEUED: ("tenant", "queue"), PARKED: ("tenant",)}.get(where, ()) if name in wanted}
+    inner, inner_params = _values(db, first)
+    if "queue" in first:  # QUEUED jobs have an index by queue
         order = "tenant, queue, claim_rank, id"
     sql = (
         f"{db.hint()}WITH s AS MATERIALIZED (SELECT {', '.join(['id', *wanted])} FROM {db.table} WHERE {where} AND id <= %s{inner}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -33,6 +33,7 @@ from jobqueue.models import Job, Worker
 
 WINDOW: Final = 200_000
 MAX_CHECKED: Final = 50_000  # older open jobs of each state
+MAX_MASKED: Final = 5_000  # older open jobs of each state whose rows are read, in a search by arguments or by the message
 MAX_TENANTS: Final = 1000
 MAX_COUNTED: Final = 10_000
 MAX_WORKERS: Final = 1000
@@ -99,13 +100,25 @@ def matches(search: Search, job: Job) -> bool:
 
 def page(jobs: QuerySet[Job], search: Search, limit: int, after: int | None = None) -> Page:
     """Return up to `limit` of the jobs that meet a search, the newest first, with numbers below `after`."""
-    result = list[Job]()
-    reach = Reach(jobs.filter(condition(search)), search)
-    for job in reach.newest(limit + 1, after):
-        result.append(job)
-        if len(result) > limit:
-            break
-    return Page(result[:limit], result[limit - 1].pk if len(result) > limit else None, reach.scope)
+    result, scope = first_matching(jobs.filter(condition(search)), search, limit + 1, after)
+    return Page(result[:limit], result[limit - 1].pk if len(result) > limit else None, scope)
+
+
+def first_matching(
+    jobs: QuerySet[Job],
+    search: Search,
+    most: int,
+    after: int | None = None,
+    columns: tuple[str, ...] = (),
+    statuses: Sequence[str] = tuple(open_jobs.OPEN),
+) -> tuple[list[Job], str]:
+    """Return up to `most` of the jobs that meet the condition of a search, the newest first, and what was searched.
+
+    See `Reach`.
+    """
+    reach = Reach(jobs, search, columns, statuses)
+    found = list(itertools.islice(reach.newest(most, after), most))
+    return found, reach.scope
 
 
 def found_by_index(search: Search) -> bool:
@@ -124,12 +137,22 @@ def found_by_index(search: Search) -> bool:
 
 
 class Reach:
-    """The jobs that a search covers at bounded cost."""
+    """The jobs that a search covers at bounded cost.
 
-    def __init__(self, jobs: QuerySet[Job], search: Search, columns: tuple[str, ...] = (), *, older: bool = True) -> None:
+    To read and mask the older open jobs takes long, so in a search by arguments or by the message, they are searched
+    only if no newer job is found.
+    """
+
+    def __init__(
+        self,
+        jobs: QuerySet[Job],
+        search: Search,
+        columns: tuple[str, ...] = (),
+        statuses: Sequence[str] = tuple(open_jobs.OPEN),
+    ) -> None:
         """Keep the jobs that meet the condition of the search; only `columns` are read if the search allows it.
 
-        Without `older`, the older open jobs are left out.
+        Of the older open jobs, only those in one of the `statuses` are read.
         """
         ordered = jobs.order_by("-pk")
         rows: Any = ordered.defer(*UNREAD)
@@ -139,15 +162,31 @@ class Reach:
         self._search = search
         newest = 0 if found_by_index(search) else Job.objects.current.order_by("-pk").values_list("pk", flat=True).first() or 0
         self._before = max(newest - WINDOW, 0)
-        self._has_older = older
-        self.scope = _scope(older=older) if self._before else ""
+        self._statuses = statuses
+        self._most = MAX_MASKED if search.reads_masked else MAX_CHECKED
+        self._reads_older = not search.reads_masked
+
+    @property
+    def scope(self) -> str:
+        """What was searched, or "" for all jobs."""
+        if not self._before:
+            return ""
+        if not self._reads_older:
+            return sentence("The newest %(window)s jobs.", window=WINDOW)
+        return sentence(
+            "The newest %(window)s jobs, and up to %(checked)s older ones of each open state.", window=WINDOW, checked=self._most
+        )
 
     def newest(self, chunk: int = CHUNK, after: int | None = None) -> Iterator[Job]:
         """Yield the jobs, the newest first; `chunk` is how many are read at a time."""
         rows = self._jobs if after is None else self._jobs.filter(pk__lt=after)
-        yield from self._read(rows.filter(pk__gt=self._before) if self._before else rows, chunk)
-        open_ids = self._older() if self._before and self._has_older else []
-        ids = [job_id for job_id in open_ids if job_id <= self._before and (after is None or job_id < after)]
+        found = None
+        for found in self._read(rows.filter(pk__gt=self._before) if self._before else rows, chunk):
+            yield found
+        if not self._before or (self._search.reads_masked and found is not None):
+            return
+        self._reads_older = True
+        ids = [job_id for job_id in self._older() if job_id <= self._before and (after is None or job_id < after)]
         for first in range(0, len(ids), MAX_COUNTED):
             yield from self._read(rows.filter(pk__in=ids[first : first + MAX_COUNTED]), chunk)
 
@@ -155,13 +194,7 @@ class Reach:
         return _matching(rows, self._search, chunk)
 
     def _older(self) -> list[int]:
-        return sorted(older_open(self._search, self._before, MAX_CHECKED)[0], reverse=True)
-
-
-def _scope(*, older: bool) -> str:
-    if not older:
-        return sentence("The newest %(window)s jobs.", window=WINDOW)
-    return sentence("The newest %(window)s jobs, and up to %(checked)s older ones of each open state.", window=WINDOW, checked=MAX_CHECKED)
+        return sorted(older_open(self._search, self._before, self._most, self._statuses)[0], reverse=True)
 
 
 def _matching(rows: QuerySet[Job], search: Search, chunk: int) -> Iterator[Job]:
@@ -181,11 +214,11 @@ def newest_matching(jobs: QuerySet[Job], search: Search, most: int) -> list[int]
     return [job.pk for job in itertools.islice(_matching(rows, search, most), most)]
 
 
-def older_open(search: Search, before: int, most: int) -> tuple[list[int], bool]:
+def older_open(search: Search, before: int, most: int, statuses: Sequence[str] = tuple(open_jobs.OPEN)) -> tuple[list[int], bool]:
     """Return the open jobs with numbers up to `before` that a search can find, and whether some were not checked.
 
-    Their queue, tenant, task and status are those of the search, or they hold its target or wait for it. At most `most`
-    jobs of each state are checked.
+    Their queue, tenant, task and status are those of the search, or they hold its target or wait for it. If the search
+    names no status, they have one of the `statuses`. At most `most` jobs of each state are checked.
     """
     texts = search.texts
     if "target" in texts:
@@ -193,8 +226,8 @@ def older_open(search: Search, before: int, most: int) -> tuple[list[int], bool]
     wanted: dict[str, list[str]] = {name: [texts[name]] for name in ("queue", "tenant") if name in texts}
     if "task" in texts:
         wanted["task"] = tasks_like(texts["task"])
-    statuses = [texts["status"]] if "status" in texts else list(open_jobs.OPEN)
-    return open_jobs.open_jobs(Job.objects.database, statuses, before, wanted, most)
+    chosen = [texts["status"]] if "status" in texts else statuses
+    return open_jobs.open_jobs(Job.objects.database, chosen, before, wanted, most)
 
 
 def in_line(target: str, tenant: str | None) -> list[int]:

@@ -67,7 +67,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 ("tenant", models.CharField(blank=True, db_default="", default="", max_length=200)),
                 ("queue", models.CharField(db_default="default", default="default", max_length=200)),
-                ("task", models.CharField(help_text="Dotted path of the task.", max_length=500)),
+                ("task", models.CharField(help_text="Dotted path of the task.", max_length=450)),
                 ("args", models.JSONField(blank=True, db_default=models.Value([], output_field=models.JSONField()), default=list)),
                 ("kwargs", models.JSONField(blank=True, db_default=models.Value({}, output_field=models.JSONField()), default=dict)),
                 ("options", models.JSONField(blank=True, db_default=models.Value({}, output_field=models.JSONField()), default=dict)),
@@ -213,7 +213,9 @@ class Migration(migrations.Migration):
                         name="jobqueue_job_next_in_queue",
                     ),
                     models.Index(
-                        condition=models.Q(("status", "PENDING"), ("waiting_for", "time")), fields=["run_at"], name="jobqueue_job_due"
+                        condition=models.Q(("status", "PENDING"), ("waiting_for", "time")),
+                        fields=["run_at", "id", "queue", "task"],
+                        name="jobqueue_job_due",
                     ),
                     models.Index(
                         condition=models.Q(("status", "PENDING"), ("waiting_for", "children")), fields=["id"], name="jobqueue_job_parents"
@@ -244,7 +246,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         condition=models.Q(("status__in", ["PAUSED", "ERROR", "CANCELED"])),
-                        fields=["status", "id"],
+                        fields=["status", "id", "queue", "task"],
                         name="jobqueue_job_attention",
                     ),
                     models.Index(
@@ -433,7 +435,7 @@ class Migration(migrations.Migration):
                         choices=[("code", "code"), ("admin", "admin")], db_default="admin", default="admin", editable=False, max_length=16
                     ),
                 ),
-                ("task", models.CharField(help_text="Dotted path of a registered task.", max_length=500)),
+                ("task", models.CharField(help_text="Dotted path of a registered task.", max_length=450)),
                 (
                     "args",
                     models.JSONField(

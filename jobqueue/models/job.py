@@ -43,7 +43,8 @@ class Job(models.Model):
     id = models.BigAutoField(primary_key=True)
     tenant = fields.text(200)
     queue = models.CharField(max_length=200, default="default", db_default="default")
-    task = models.CharField(max_length=500, help_text="Dotted path of the task.")
+    # At most 450 characters, because an entry of an index with the queue and the task must have at most 2,704 bytes.
+    task = models.CharField(max_length=450, help_text="Dotted path of the task.")
     args = fields.json(list)
     kwargs = fields.json(dict)
     options = fields.json(dict)
@@ -160,7 +161,10 @@ class Job(models.Model):
             # delay it.
             models.Index(fields=["tenant", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next"),
             models.Index(fields=["tenant", "queue", "claim_rank", "id"], condition=Q(status="QUEUED"), name="jobqueue_job_next_in_queue"),
-            models.Index(fields=["run_at"], condition=Q(status="PENDING", waiting_for="time"), name="jobqueue_job_due"),
+            # With the queue and the task, so that a list of one of them need not read the rows of all jobs in the index.
+            models.Index(
+                fields=["run_at", "id", "queue", "task"], condition=Q(status="PENDING", waiting_for="time"), name="jobqueue_job_due"
+            ),
             models.Index(fields=["id"], condition=Q(status="PENDING", waiting_for="children"), name="jobqueue_job_parents"),
             # Two indexes for the line of a target, because a query for the best job of one part must not read the
             # other part.
@@ -177,8 +181,12 @@ class Job(models.Model):
             # With the id, so that retention can continue among many jobs that ended at the same time.
             models.Index(fields=["finished_at", "id"], condition=Q(status__in=list(states.ENDED)), name="jobqueue_job_ended"),
             # The status comes first, because a query for the few jobs in ERROR would otherwise read all canceled
-            # jobs.
-            models.Index(fields=["status", "id"], condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]), name="jobqueue_job_attention"),
+            # jobs. The queue and the task are there for lists, as above.
+            models.Index(
+                fields=["status", "id", "queue", "task"],
+                condition=Q(status__in=["PAUSED", "ERROR", "CANCELED"]),
+                name="jobqueue_job_attention",
+            ),
             models.Index(fields=["expires_at"], condition=UNBEGUN & Q(expires_at__isnull=False), name="jobqueue_job_expires"),
             models.Index(fields=["finished_at"], condition=Q(status="ERROR"), name="jobqueue_job_failed"),
             models.Index(fields=["error_key", "finished_at", "id"], condition=Q(status="ERROR"), name="jobqueue_job_error_kind"),

@@ -37,7 +37,7 @@ class Schedule(fields.Row):
 
     name = models.CharField(max_length=200, unique=True)
     source = models.CharField(max_length=16, choices=Source.choices, default=Source.ADMIN, db_default=Source.ADMIN, editable=False)
-    task = models.CharField(max_length=500, help_text="Dotted path of a registered task.")
+    task = models.CharField(max_length=450, help_text="Dotted path of a registered task.")
     args = fields.json(list, help_text="Positional arguments: a JSON list.")
     kwargs = fields.json(dict, help_text="Arguments by name: a JSON object.")
     queue = fields.text(200, help_text=_("Empty: the task's own."))

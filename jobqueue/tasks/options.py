@@ -14,7 +14,7 @@ from jobqueue.core.texts import safe_repr
 from jobqueue.exceptions import MAX_DELAY_SECONDS, InvalidOption
 
 MAX_KEY = 200
-MAX_PATH = 500
+MAX_PATH = 450
 MAX_ATTEMPTS = 1_000_000
 FARTHEST_PRIORITY = 100
 

@@ -130,7 +130,7 @@ def test_a_job_that_fails_or_vanishes_stops_no_other(monkeypatch: pytest.MonkeyP
             raise JobDoesNotExist
         return control.resume(job_id)
 
-    monkeypatch.setitem(actions.VERBS, "resume", actions.BulkVerb(act, Q(status="ERROR"), "resumed"))
+    monkeypatch.setitem(actions.VERBS, "resume", actions.BulkVerb(act, ["ERROR"], "resumed"))
     action = ran(requested())
     assert (action.state, action.done, action.refusals) == ("DONE", 3, {"this row is bad": 1})
     assert statuses(jobs) == ["QUEUED", "ERROR", "ERROR", "QUEUED", "QUEUED"]

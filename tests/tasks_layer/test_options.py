@@ -183,7 +183,7 @@ def test_a_path_that_the_table_cannot_hold_is_refused_at_the_declaration() -> No
     def long() -> None: ...
 
     long.__qualname__ = "x" * 500
-    with pytest.raises(InvalidOption, match="it must have at most 500 characters"):
+    with pytest.raises(InvalidOption, match="it must have at most 450 characters"):
         task(long)
 
 
