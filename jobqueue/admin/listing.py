@@ -125,8 +125,8 @@ class CappedPaginator(BasePaginator):
         rows: Any = self.object_list
         if not (found := getattr(rows, "found", None)):
             return super().page(number)
-        first = (self.validate_number(number) - 1) * self.per_page
-        return Page(rows.unfound.filter(pk__in=found[first : first + self.per_page]), self.validate_number(number), self)
+        first = self.per_page * (self.validate_number(number) - 1)
+        return Page(rows.unfound.filter(pk__in=found[first:][: self.per_page]), self.validate_number(number), self)
 
     @property
     def count(self) -> int:
@@ -161,8 +161,7 @@ class JobChangeList(BaseChangeList):
         found = None if self.invalid or not self._needs_scan() else self._scan(queryset)
         shown: Any = with_small_arguments(queryset).defer(*BIG_COLUMNS).annotate(brief=Left("message", 300))
         result: Any = shown if found is None else shown.filter(pk__in=found)
-        result.found, result.unfound = found, shown
-        result.index_order = None if self.invalid else index_order(self.conditions)
+        result.found, result.unfound, result.index_order = found, shown, None if self.invalid else index_order(self.conditions)
         return result  # type: ignore[no-any-return]
 
     def _conditions(self) -> Search:

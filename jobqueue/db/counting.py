@@ -9,6 +9,7 @@ from django.core.exceptions import EmptyResultSet
 from django.db.models import QuerySet
 
 from jobqueue.db.database import Database
+from jobqueue.db.ended_jobs import ENDED
 from jobqueue.db.overview import reading
 
 EMPTY = "SELECT 1 WHERE 1 = 0"
@@ -45,3 +46,12 @@ def count_in_order(db: Database, query: QuerySet[Any], most: int, column: str = 
     with reading(db):
         [(number,)] = db.rows(f"{db.hint()}SELECT count(*) FROM ({sql}) AS counted", params)
     return int(number)
+
+
+def newest_ended(db: Database, most: int) -> tuple[int, int]:
+    """Return how many of the `most` jobs that ended last there are, and how many of them are in SUCCESS."""
+    ended = f"SELECT status FROM {db.table} WHERE {ENDED} ORDER BY finished_at DESC, id DESC LIMIT %s"
+    sql = f"{db.hint()}SELECT count(*), count(*) FILTER (WHERE status = 'SUCCESS') FROM ({ended}) AS newest"
+    with reading(db):
+        [(number, succeeded)] = db.rows(sql, [most])
+    return number, succeeded

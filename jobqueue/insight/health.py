@@ -11,7 +11,7 @@ from typing import Any
 from jobqueue import clock
 from jobqueue.core import states
 from jobqueue.core.masking import mask_text
-from jobqueue.db import Now
+from jobqueue.db import Now, counting
 from jobqueue.insight.queues import QueueState, queue_states
 from jobqueue.insight.workers import MAX_WORKERS, alive, failed_modules, running_jobs, stuck_services
 from jobqueue.models import Job, Worker
@@ -93,21 +93,21 @@ def _counts() -> list[Count]:
     counts = [_count(name, len(rows.values_list("pk")[:MAX_COUNTED])) for name, rows in by_name.items()]
     stopped = (states.Status.PAUSED, states.Status.ERROR, states.Status.CANCELED)
     counts += [_count(str(status), len(jobs.filter(status=status).order_by("-pk").values_list("pk")[:MAX_COUNTED])) for status in stopped]
-    return [*counts, *_success(jobs)]
+    return [*counts, *_success()]
 
 
 def _count(name: str, number: int) -> Count:
     return Count(name, number, number >= MAX_COUNTED)
 
 
-def _success(jobs: Any) -> list[Count]:
+def _success() -> list[Count]:
     """Count the jobs in SUCCESS among those that ended last, because no index has only jobs in SUCCESS.
 
     Add the planner's estimate of the number of all jobs.
     """
-    statuses = list(jobs.filter(status__in=states.ENDED).order_by("-finished_at").values_list("status", flat=True)[:MAX_COUNTED])
-    cut = len(statuses) >= MAX_COUNTED
+    ended, succeeded = counting.newest_ended(Job.objects.database, MAX_COUNTED)
+    cut = ended >= MAX_COUNTED
     scope = f"of the newest {MAX_COUNTED:,} that ended" if cut else ""
-    counts = [Count(states.Status.SUCCESS.value, statuses.count(states.Status.SUCCESS), or_more=False, scope=scope)]
+    counts = [Count(states.Status.SUCCESS.value, succeeded, or_more=False, scope=scope)]
     estimate = Job.objects.database.estimated_rows() if cut else None
     return counts if estimate is None else [*counts, Count("all jobs, about", estimate, or_more=False, scope="(the database's estimate)")]

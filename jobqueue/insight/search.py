@@ -112,10 +112,7 @@ def first_matching(
     columns: tuple[str, ...] = (),
     statuses: Sequence[str] = tuple(open_jobs.OPEN),
 ) -> tuple[list[Job], str]:
-    """Return up to `most` of the jobs that meet the condition of a search, the newest first, and what was searched.
-
-    See `Reach`.
-    """
+    """Return up to `most` of the jobs that meet the condition of a search (see `Reach`), the newest first, and what was searched."""
     reach = Reach(jobs, search, columns, statuses)
     found = list(itertools.islice(reach.newest(most, after), most))
     return found, reach.scope

@@ -20,6 +20,7 @@ from jobqueue.access.hiding import mask_of
 from jobqueue.db import overview
 from jobqueue.insight.problems.base import Problem, Severity, Thresholds
 from jobqueue.insight.search import parsed
+from jobqueue.insight.why_facts import Facts
 from jobqueue.models import AuditRecord, BackgroundJobLease, Job, JobDependency, JobLog, JobPhase, Queue, Sample, WebhookDelivery
 from tests.factories import DeliveryFactory, JobFactory, ScheduleFactory, WorkerFactory
 
@@ -88,6 +89,7 @@ def scene() -> dict[str, Any]:
         "jobs": {failed.pk: failed},
         "head": head,
         "worker": worker,
+        "facts": Facts([job]),
         "record": AuditRecord.objects.create(actor="operator x", verb="cancel", object="job 7"),
         "row": row,
         "name": "mail",
