@@ -38,6 +38,7 @@ def show_status(request: HttpRequest, user: Any, given: Given) -> Reply:
         "queues": [queue_as_json(queue) for queue in found.queues],
         "workers": [worker_as_json(worker) for worker in found.workers],
         "jobs": [asdict(count) for count in found.jobs],
+        "more_queues": found.more_queues,
     }
 
 

@@ -183,7 +183,7 @@ SHAPES: Final[dict[str, Shape]] = {
         changed=described(FLAG, "Whether the request changed anything."),
         drained=described(FLAG, "Whether the worker is to start no more jobs."),
     ),
-    "Queues": record(queues=array(ref("QueueState"))),
+    "Queues": record(queues=array(ref("QueueState")), more=described(FLAG, "Whether queues are left out.")),
     "QueueState": record(
         name=TEXT,
         paused=FLAG,
@@ -206,7 +206,12 @@ SHAPES: Final[dict[str, Shape]] = {
     "Problem": record(
         **dict.fromkeys(("code", "text", "fix", "subject"), TEXT), severity={"enum": ["error", "warning"]}, count=COUNT, more=FLAG
     ),
-    "Status": record(queues=array(ref("QueueState")), workers=array(ref("Worker")), jobs=array(ref("JobCount"))),
+    "Status": record(
+        queues=array(ref("QueueState")),
+        workers=array(ref("Worker")),
+        jobs=array(ref("JobCount")),
+        more_queues=described(FLAG, "Whether queues are left out."),
+    ),
     "JobCount": record(state=TEXT, number=COUNT, or_more=described(FLAG, "Whether there may be more."), scope=TEXT),
     "Loads": record(loads=array(record(name=TEXT, **FIGURES))),
     "Series": record(name=TEXT, period=TEXT, points=array(ref("Figures")), total=ref("Figures")),

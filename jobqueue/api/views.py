@@ -96,7 +96,7 @@ def act_on_queue(verb: str) -> Handler:
 
 def list_queues(request: HttpRequest, user: Any, given: Given) -> Reply:
     """Return the queues, their pauses and limits, and their numbers of queued and running jobs."""
-    return 200, {"queues": [queue_as_json(state) for state in queue_states_for(user)]}
+    return 200, {"queues": [queue_as_json(state) for state in queue_states_for(user)], "more": queue_names.are_left_out()}
 
 
 def queue_as_json(state: QueueState) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from jobqueue import clock
 from jobqueue.core import states
 from jobqueue.core.masking import mask_text
 from jobqueue.db import Now, counting
+from jobqueue.insight.queue_names import are_left_out
 from jobqueue.insight.queues import QueueState, queue_states
 from jobqueue.insight.workers import MAX_WORKERS, alive, failed_modules, running_jobs, stuck_services
 from jobqueue.models import Job, Worker
@@ -48,16 +49,17 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """The queues, the live workers, and the number of jobs in each state."""
+    """The queues, the live workers, and the number of jobs in each state; `more_queues` means that queues are left out."""
 
     queues: list[QueueState]
     workers: list[Alive]
     jobs: list[Count]
+    more_queues: bool
 
 
 def status() -> ServiceStatus:
     """Read the state of the installation once."""
-    return ServiceStatus(queue_states(), live_workers(), _counts())
+    return ServiceStatus(queue_states(), live_workers(), _counts(), are_left_out())
 
 
 def live_workers() -> list[Alive]:

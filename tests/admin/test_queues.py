@@ -1,11 +1,13 @@
 """The page of queues: what it shows, who may change a queue, and what is recorded."""
 
+import io
 import re
 from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.core.management import call_command
 from django.test import Client
 from django.utils.html import escape
 
@@ -23,7 +25,7 @@ EVIL = "<img src=x onerror=alert(1)>'\"&/?"
 
 @pytest.fixture
 def chief(login: Login) -> Client:
-    return login("view_queue", "view_job", *PERMISSIONS.values())
+    return login("view_queue", "view_job", "view_worker", *PERMISSIONS.values())
 
 
 def rows() -> list[Any]:
@@ -183,6 +185,13 @@ def test_paused_limited_and_busy_queues_come_first_and_the_page_says_that_there_
         monkeypatch.setattr(f"{module}.MAX_QUEUES", 3)
     assert names(chief) == ["z", "y", "x", "a0"]
     assert "Only 3 queues are shown" in chief.get(PAGE).content.decode()
+    for address, name in (("queues", "more"), ("status", "more_queues")):
+        assert chief.get(f"/jobqueue/{address}/").json()[name] is True
+    out = io.StringIO()
+    call_command("jobqueue", "status", stdout=out)
+    assert "More queues are left out" in out.getvalue()
+    Queue.objects.filter(pk__startswith="a").delete()
+    assert chief.get("/jobqueue/queues/").json()["more"] is False
 
 
 @pytest.mark.parametrize("name", ["", "/", "..", "?#%_", "a\nb\x01", "new/"])

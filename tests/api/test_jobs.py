@@ -26,7 +26,8 @@ def test_a_job_is_reported_with_its_report(viewer: Client) -> None:
     job = JobFactory(success=True, result={"n": 1}, tenant="acme", target="t")
     response = viewer.get(url(job))
     assert response.status_code == 200
-    assert response.json() == {**report(Job.objects.get(pk=job.pk)), "why_waiting": None}
+    found = Job.objects.get(pk=job.pk)
+    assert response.json() == {**report(found), "why_waiting": None, "reruns": {"original": None, "copies": []}}
     assert viewer.head(url(job)).status_code == 200
 
 

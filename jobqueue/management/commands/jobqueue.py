@@ -144,6 +144,7 @@ def _prune(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
 def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     status = health.status()
     lines = ["Queues", *tables.table(tables.QUEUE_COLUMNS, [tables.queue_cells(queue) for queue in status.queues])]
+    lines += ["  More queues are left out: forget those that you do not use."] if status.more_queues else []
     lines += ["", "Workers", *tables.table(tables.WORKER_COLUMNS, [tables.worker_cells(worker) for worker in status.workers])]
     counts = [(count.state, f"{bounded(count.number, count.or_more)}{f' {count.scope}' if count.scope else ''}") for count in status.jobs]
     data = asdict(status)
