@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from jobqueue.core.moments import moment_of
 from jobqueue.core.texts import shorten
 from jobqueue.insight import search
 from jobqueue.insight.report import summary
@@ -39,6 +40,6 @@ def jobs(options: dict[str, Any]) -> tuple[Any, list[str], bool]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    created = str(row["times"]["created_at"]).replace("T", " ")[:19]
+    created = tables.brief(moment_of(row["times"]["created_at"]))
     texts = (shorten(text, MAX_TEXT_BYTES) or "-" for text in (report_text.call(row["arguments"]), row["message"].partition("\n")[0]))
     return (str(row["id"]), row["status"], created, row["queue"], row["task"], *texts)

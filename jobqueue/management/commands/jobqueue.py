@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable
 from dataclasses import asdict
 from io import TextIOWrapper
@@ -15,11 +15,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.utils import Error
 
 from jobqueue import db
-from jobqueue.core.amounts import bounded
-from jobqueue.core.masking import mask_text
 from jobqueue.db import Now
 from jobqueue.exceptions import JobDoesNotExist, JobQueueError
-from jobqueue.insight import duties, error_kinds, health, queue_names
+from jobqueue.insight import duties, error_kinds, queue_names
 from jobqueue.insight.why import why_waiting
 from jobqueue.lifecycle import control, queues
 from jobqueue.management import (
@@ -34,8 +32,10 @@ from jobqueue.management import (
     samples,
     schedules,
     search,
+    status,
     tables,
     targets,
+    terminal,
     webhooks,
     workers,
 )
@@ -71,6 +71,8 @@ class Command(BaseCommand):
             elif argument in ADDERS:
                 ADDERS[argument](command)
             command.add_argument("--json", action="store_true", help="print JSON")
+            # Django's option, so that it can be given after the subcommand, too.
+            command.add_argument("--no-color", action="store_true", default=SUPPRESS, help="print no colors")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run one subcommand; exit with a status other than 0 if something was refused or a problem was found."""
@@ -78,20 +80,24 @@ class Command(BaseCommand):
             if isinstance(stream := getattr(wrapper, "_out", None), TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            data, lines, fine_or_status = DOERS[options["what"]]({**options, "tell": self.stderr.write, "print": self.stdout.write})
+            with terminal.shown_on(terminal.screen_of(self.stdout, self.style, force_color=options["force_color"])):
+                data, lines, fine_or_status = DOERS[options["what"]]({**options, **self._output()})
             audit.record(options, data)
         except (JobQueueError, ImproperlyConfigured) as error:
             audit.record_failure(options, error)
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(_of_the_database(error)) from error
-        for line in [json.dumps(data, indent=2, default=str)] if options["json"] else map(tables.printable, lines):
+        for line in [json.dumps(data, indent=2, default=str)] if options["json"] else map(tables.shown, lines):
             self.stdout.write(line)
         # Most subcommands return whether they succeeded; `health` returns its exit status.
-        status = int(not fine_or_status) if isinstance(fine_or_status, bool) else fine_or_status
-        if status:
+        exit_status = int(not fine_or_status) if isinstance(fine_or_status, bool) else fine_or_status
+        if exit_status:
             self.stdout.flush()
-            sys.exit(status)
+            sys.exit(exit_status)
+
+    def _output(self) -> dict[str, Callable[..., None]]:
+        return {"tell": self.stderr.write, "print": self.stdout.write, "flush": self.stdout.flush}
 
 
 def _of_the_database(error: Error) -> str:
@@ -141,18 +147,6 @@ def _prune(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     return prune.prune(options, options["tell"])
 
 
-def _status(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
-    status = health.status()
-    lines = ["Queues", *tables.table(tables.QUEUE_COLUMNS, [tables.queue_cells(queue) for queue in status.queues])]
-    lines += ["  More queues are left out: forget those that you do not use."] if status.more_queues else []
-    lines += ["", "Workers", *tables.table(tables.WORKER_COLUMNS, [tables.worker_cells(worker) for worker in status.workers])]
-    counts = [(count.state, f"{bounded(count.number, count.or_more)}{f' {count.scope}' if count.scope else ''}") for count in status.jobs]
-    data = asdict(status)
-    for queue in data["queues"]:
-        queue["name"], queue["paused_until"] = mask_text(queue["name"]), tables.iso(queue["paused_until"])
-    return data, [*lines, "", "Jobs", *tables.table(("state", "jobs"), counts)], True
-
-
 def _leaders(options: dict[str, Any]) -> tuple[Any, Lines, bool]:
     leaders = duties.leaders()
     return (
@@ -182,7 +176,7 @@ SUBCOMMANDS = {
     "pause": ("Pause a queue: workers start none of its jobs, and running jobs continue.", "queue"),
     "resume": ("Resume a queue: workers start its jobs again.", "queue"),
     "forget": ("Remove the row of a queue that is no longer used: its pause, limit and webhook.", "queue"),
-    "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", ""),
+    "status": ("Show the queues, the workers that are alive, and how many jobs there are in each state.", "status"),
     "workers": ("Show the workers by release and those that left, or one worker with the jobs that it runs.", "workers"),
     "drain": ("Drain a worker: it starts no more jobs, and its running jobs continue.", "worker"),
     "undrain": ("Make a drained worker start jobs again.", "worker"),
@@ -221,7 +215,7 @@ DOERS: dict[str, Callable[[dict[str, Any]], tuple[Any, Lines, bool | int]]] = {
     "pause": _pause,
     "resume": _resume,
     "forget": _forget,
-    "status": _status,
+    "status": status.status,
     "workers": workers.workers,
     "drain": workers.drain,
     "undrain": workers.undrain,
@@ -259,6 +253,7 @@ ADDERS: dict[str, Callable[[ArgumentParser], None]] = {
     "activity": activity.add_activity_arguments,
     "health": health_command.add_arguments,
     "samples": samples.add_samples_arguments,
+    "status": status.add_arguments,
     "scaler": samples.add_scaler_arguments,
     "schedules": schedules.add_schedules_arguments,
     "schedule": schedules.add_name,
