@@ -82,11 +82,11 @@ def status(job: Job) -> SafeString:
 
 
 @admin.display(description=gettext_lazy("queue"))
-def queue(job: Job) -> SafeString | str:
+def queue(job: Job) -> SafeString:
     """Return the queue, with a link to its jobs."""
     name = masking.mask_text(job.queue)
     if name != job.queue:  # URLs are shown and stored
-        return name
+        return format_html("<bdi>{}</bdi>", name)
     return format_html('<a href="{}"><bdi>{}</bdi></a>', jobs_with(queue=name), name)
 
 
@@ -121,8 +121,8 @@ def _target(job: Job) -> SafeString | str:
     if not job.target:
         return ""
     if any(masking.mask_text(one) != one for one in (job.target, job.tenant)):  # URLs are shown and stored
-        return format_html('<span class="jq-target">{}</span>', masking.mask_text(job.target))
-    return format_html('<a class="jq-target" href="{}">{}</a>', jobs_of_target(job), job.target)
+        return format_html('<bdi class="jq-target">{}</bdi>', masking.mask_text(job.target))
+    return format_html('<a class="jq-target" href="{}"><bdi>{}</bdi></a>', jobs_of_target(job), job.target)
 
 
 def jobs_of_target(job: Job) -> str:
@@ -199,6 +199,6 @@ def worker(job: Job) -> SafeString | str:
         return NOTHING
     process = getattr(job, "worker", None)
     if not process:
-        return format_html('<span class="jq-worker" title="{}">{}…</span>', owner, owner[:8])
+        return format_html('<bdi class="jq-worker" title="{}">{}…</bdi>', owner, owner[:8])
     url = jobs_with(q=part_of("worker", str(process)))
-    return format_html('<a class="jq-worker" title="{}" href="{}">{}</a>', owner, url, str(process))
+    return format_html('<a class="jq-worker" title="{}" href="{}"><bdi>{}</bdi></a>', owner, url, str(process))

@@ -74,15 +74,15 @@ class DutyAdmin(ReadOnlyAdmin[BackgroundJobLease]):
             self.message_user(request, _("No worker leads %(duties)s.") % {"duties": ", ".join(free)}, messages.INFO)
 
     @admin.display(description=gettext_lazy("duty"), ordering="job_name")
-    def duty(self, row: BackgroundJobLease) -> str:
+    def duty(self, row: BackgroundJobLease) -> SafeString:
         """Return its name."""
-        return row.job_name
+        return format_html("<bdi>{}</bdi>", row.job_name)
 
     @admin.display(description=gettext_lazy("led by"))
-    def shown_leader(self, row: BackgroundJobLease) -> str:
+    def shown_leader(self, row: BackgroundJobLease) -> SafeString | str:
         """Return the process that leads it."""
         leader = _leader_of(row)
-        return f"{leader.process or leader.worker_id}" if leader.worker_id else _("nobody")
+        return format_html("<bdi>{}</bdi>", leader.process or leader.worker_id) if leader.worker_id else _("nobody")
 
     @admin.display(description=gettext_lazy("led for"))
     def held_for(self, row: BackgroundJobLease) -> str:

@@ -51,12 +51,12 @@ def timing_of(data: Mapping[str, str]) -> Timing:
 
 
 @admin.display(description=gettext_lazy("schedule"), ordering="name")
-def name(schedule: Schedule) -> SafeString | str:
+def name(schedule: Schedule) -> SafeString:
     """Return the name, with a note if it comes from the code."""
     return (
         format_html('<bdi>{}</bdi> <span class="jq-note">{}</span>', schedule, gettext("in code"))
         if schedule.source == Schedule.Source.CODE
-        else str(schedule)
+        else format_html("<bdi>{}</bdi>", schedule)
     )
 
 
@@ -74,7 +74,7 @@ def when(schedule: Schedule) -> SafeString | str:
         if schedule.interval_seconds is None:
             return gettext("never: it has neither cron nor interval")
         return gettext("every %(number)s s") % {"number": figures.count(schedule.interval_seconds)}
-    return format_html('<code>{}</code> <span class="jq-note">{}</span>', schedule.cron, schedule.time_zone)
+    return format_html('<code>{}</code> <bdi class="jq-note">{}</bdi>', schedule.cron, schedule.time_zone)
 
 
 @admin.display(description=gettext_lazy("state"))
@@ -109,7 +109,7 @@ def last_time(schedule: Schedule) -> SafeString:
 def error(schedule: Schedule) -> SafeString:
     """Return why it could not be enqueued."""
     text = mask_text(schedule.last_error or schedule.conflict)
-    return format_html('<span class="jq-alarm">{}</span>', text) if text else NOTHING
+    return format_html('<bdi class="jq-alarm">{}</bdi>', text) if text else NOTHING
 
 
 @admin.display(description=gettext_lazy("declared in"))

@@ -163,9 +163,9 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
         return super().get_queryset(request).annotate(now=Now())
 
     @admin.display(description=_lazy("host : process"), ordering="host")
-    def process(self, worker: Worker) -> str:
+    def process(self, worker: Worker) -> SafeString:
         """Return its host and process."""
-        return str(worker)
+        return format_html("<bdi>{}</bdi>", worker)
 
     @admin.display(description=_lazy("state"))
     def shown_state(self, worker: Worker) -> SafeString:
@@ -209,7 +209,7 @@ class WorkerAdmin(ReadOnlyAdmin[Worker]):
     def duties(self, worker: Worker) -> SafeString | str:
         """Return the duties that it leads, as links."""
         links = [(reverse("admin:jobqueue_backgroundjoblease_change", args=[quote(name)]), name) for name in duties_of(worker)]
-        return format_html_join(", ", '<a href="{}">{}</a>', links) or NOTHING
+        return format_html_join(", ", '<a href="{}"><bdi>{}</bdi></a>', links) or NOTHING
 
     @admin.display(description=_lazy("services"))
     def troubles(self, worker: Worker) -> SafeString | str:

@@ -301,7 +301,7 @@ def test_a_run_that_was_stopped_is_no_error_and_its_abandoned_thread_is_named(vi
     page = shown(viewer, JobFactory(attempt=1, history=[entry], **{status: True}))
     assert "the last: " not in page
     assert "its thread is still at /srv/tasks.py:12, in work" in page
-    assert re.search(r"<th scope=\"row\">Errors</th>\s*<td>none</td>", page)
+    assert re.search(r"<th scope=\"row\">Errors</th>\s*<td><bdi>none</bdi></td>", page)
 
 
 @task
