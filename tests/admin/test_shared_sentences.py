@@ -13,9 +13,9 @@ from django.utils import translation
 
 from jobqueue import clock
 from jobqueue.admin.labels import translated
+from jobqueue.admin.overview.data import current_problems
 from jobqueue.bulk.work import BulkWork
 from jobqueue.core.sentences import Sentence
-from jobqueue.insight.problems import problems
 from jobqueue.insight.why import why_waiting
 from jobqueue.models import AuditRecord, BackgroundJobLease, BulkAction, Job, JobEvent, Queue
 from tests import command
@@ -51,7 +51,7 @@ def trouble() -> None:
 @pytest.mark.usefixtures("trouble")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_overview_has_no_english_problem(admin_client: Client, language: str) -> None:
-    found = problems()
+    found = current_problems()  # those that the page keeps: the seconds in them pass
     assert len({problem.code for problem in found}) >= 9
     with translation.override(language):
         page = shown(admin_client.get(ROOT))
