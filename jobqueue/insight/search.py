@@ -33,7 +33,7 @@ from jobqueue.models import Job, Worker
 
 WINDOW: Final = 200_000
 MAX_CHECKED: Final = 50_000  # older open jobs of each state
-MAX_MASKED: Final = 5_000  # older open jobs of each state whose rows are read, in a search by arguments or by the message
+MAX_MASKED: Final = 2_000  # older open jobs of each state whose rows are read, in a search by arguments or by the message
 MAX_TENANTS: Final = 1000
 MAX_COUNTED: Final = 10_000
 MAX_WORKERS: Final = 1000
