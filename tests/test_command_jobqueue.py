@@ -296,7 +296,8 @@ def test_a_report_on_what_is_no_job_is_refused(job_id: str) -> None:
 
 @pytest.mark.long
 def test_all_is_well_with_a_worker() -> None:
-    WorkerFactory(running=8, services={"finisher": {"age": 500.0, "busy": 0.0, "failures": 0}})
+    worker = WorkerFactory(services={"finisher": {"age": 500.0, "busy": 0.0, "failures": 0}})
+    JobFactory.create_batch(8, running=True, lease_owner=str(worker.pk))
     JobFactory(enqueued_at=clock.now() - timedelta(hours=1))
     assert run("health") == ("No problem was found.\n", 0)
     assert told("health") == ({"healthy": True, "problems": []}, 0)
@@ -333,7 +334,7 @@ def test_a_stuck_service_is_named_with_its_worker(service: Any, text: str) -> No
 
 @pytest.mark.long
 def test_a_job_that_has_waited_for_too_long_is_a_problem_unless_its_queue_is_paused() -> None:
-    WorkerFactory(running=8)
+    JobFactory.create_batch(8, running=True, lease_owner=str(WorkerFactory().pk))
     ago = clock.now() - timedelta(seconds=100)
     JobFactory(enqueued_at=ago)
     for name in ("paused", "closed"):

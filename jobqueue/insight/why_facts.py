@@ -10,7 +10,7 @@ from jobqueue.core import states
 from jobqueue.core.targets import Target
 from jobqueue.db import Now, overview
 from jobqueue.db.overview import TargetHead
-from jobqueue.insight.workers import MAX_WORKERS, Serving, alive, serving_among
+from jobqueue.insight.workers import Serving, live_with_counts, serving_among
 from jobqueue.models import Job, Queue, Worker
 
 COLUMNS = (
@@ -58,7 +58,7 @@ class Facts:
 
     @cached_property
     def _workers(self) -> list[Worker]:
-        return list(alive()[:MAX_WORKERS])
+        return live_with_counts()
 
     def serving(self, queue: str | None) -> Serving:
         """Count the live workers as `insight.workers.serving` does."""

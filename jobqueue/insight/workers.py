@@ -47,6 +47,15 @@ def running_jobs(worker_ids: Iterable[str]) -> dict[str, int]:
     return dict(rows.values_list("lease_owner").annotate(number=Count("pk")))
 
 
+def live_with_counts() -> list[Worker]:
+    """Return the workers with a recent heartbeat, each with the number of jobs that it runs now."""
+    workers = list(alive()[:MAX_WORKERS])
+    running = running_jobs(str(worker.pk) for worker in workers)
+    for worker in workers:
+        worker.running = running.get(str(worker.pk), 0)
+    return workers
+
+
 def serves(worker: Worker, queue: str) -> bool:
     """Return whether a worker takes jobs of a queue."""
     served = queue_rules.parse_stored(worker.queues)
@@ -55,7 +64,7 @@ def serves(worker: Worker, queue: str) -> bool:
 
 def serving(queue: str | None) -> Serving:
     """Count the live workers that serve a queue (None: any), that serve it but are drained or about to stop, and that do not serve it."""
-    return serving_among(list(alive()[:MAX_WORKERS]), queue)
+    return serving_among(live_with_counts(), queue)
 
 
 def serving_among(workers: Sequence[Worker], queue: str | None) -> Serving:

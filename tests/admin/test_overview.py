@@ -97,6 +97,12 @@ def test_the_numbers_lead_to_exactly_that_many_jobs(login: Login) -> None:
         assert page.context["cl"].result_count == int(number), url
 
 
+def test_never_more_jobs_run_than_there_are_slots(login: Login) -> None:
+    worker = WorkerFactory(slots=2)  # its row is up to 10 s old
+    JobFactory.create_batch(3, running=True, lease_owner=str(worker.pk))
+    assert "3 of 3 slots" in text(login(*EVERY).get(PAGE), "tiles")
+
+
 def test_the_numbers_of_a_queue_come_from_its_samples(login: Login) -> None:
     for ago, depth in ((290, 100), (280, 100), (270, 100), (50, 400), (40, 400), (30, 400)):
         sampled(ago=ago, queued=depth, enqueued=30, succeeded=14, failed=1, waits=[0] * 20 + [15])

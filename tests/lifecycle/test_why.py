@@ -49,7 +49,8 @@ def test_a_free_job_waits_for_the_next_worker() -> None:
 
 
 def test_busy_slots_are_named() -> None:
-    WorkerFactory(slots=8, running=8)
+    worker = WorkerFactory(slots=8, running=0)  # its row is up to 10 s old
+    JobFactory.create_batch(8, running=True, lease_owner=str(worker.pk))
     gate, text, _ = why(JobFactory())
     assert (gate, "all 8 slots of the workers for queue 'default' were busy" in text) == ("free", True)
 

@@ -147,7 +147,8 @@ def _finding(pages: Pages, problem: Problem) -> Finding | None:
 
 def _tiles(pages: Pages, states: list[QueueState], members: list[Member] | None, loads: Histories | None) -> list[Tile]:
     waiting, running = sum(state.queued for state in states), sum(state.running for state in states)
-    slots = sum(member.slots for member in members if member.is_alive) if members is not None else None
+    # The slots are up to 10 s old, so a worker that has just grown can run more jobs than it had slots.
+    slots = max(running, sum(member.slots for member in members if member.is_alive)) if members is not None else None
     points = loads.points if loads is not None else []
     tiles = [
         Tile(

@@ -18,7 +18,7 @@ from jobqueue.insight.problems.base import MAX_COUNTED, PageLink, Problem, Sever
 from jobqueue.insight.queues import queue_states
 from jobqueue.insight.targets import MAX_STUCK_CHECKED, blocking_jobs
 from jobqueue.insight.why import waiting_reasons
-from jobqueue.insight.workers import MAX_WORKERS, alive, serving_among
+from jobqueue.insight.workers import MAX_WORKERS, alive, live_with_counts, serving_among
 from jobqueue.models import BulkAction, Job, Queue, Schedule
 
 STUCK_SECONDS = 60
@@ -155,7 +155,7 @@ def passed_over_jobs(given: Thresholds) -> Iterator[Problem]:
     late = timedelta(seconds=STUCK_SECONDS)
     rows = Job.objects.current.filter(pk__in=overview_sql.first_in_queues(Job.objects.database, MAX_FIRST))
     queues = dict(rows.filter(status=states.Status.QUEUED, enqueued_at__lt=Now() - late).order_by().values_list("pk", "queue"))
-    workers = list(alive()[:MAX_WORKERS])
+    workers = live_with_counts() if queues else []
     free = [job_id for job_id, queue in queues.items() if (able := serving_among(workers, queue)).running < able.slots]
     reasons = waiting_reasons(free) if free else {}
     for job_id, why in sorted(reasons.items()):
