@@ -68,7 +68,7 @@ class QueueAdmin(QueueWebhookAdmin):
         return [path("decide/<slug:what>/", view, name="jobqueue_queue_decide"), *super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show all queues that have a row, or a job that is queued or runs."""
+        """Show all queues that have a row, or open or recent jobs."""
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
         visible = set(self.get_queryset(request).values_list("pk", flat=True))

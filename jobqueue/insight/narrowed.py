@@ -18,7 +18,7 @@ from jobqueue.core import states
 from jobqueue.core.sentences import sentence
 from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import TargetHead
-from jobqueue.insight.queues import MAX_COUNTED, QueueState, queue_states
+from jobqueue.insight.queues import MAX_COUNTED, QueueState, queue_states, queues_in_use, sampled_names
 from jobqueue.insight.targets import TargetSummary, summaries_with_heads
 from jobqueue.insight.why import Why, why_waiting
 from jobqueue.models import Job, Queue
@@ -53,14 +53,15 @@ def summaries_with_heads_for(user: Any, *, search: str = "", tenant: str | None 
 
 
 def queue_states_for(user: Any) -> list[QueueState]:
-    """Return the queues that have a row or a job that the user may see; only such jobs are counted."""
-    queues = queue_states()
+    """Return the queues that have a row, or open or recent jobs that the user may see; only such jobs are counted."""
+    used = queues_in_use()
     if not visible.is_narrowed(user):
-        return queues
+        return queue_states({*used.values(), *sampled_names()})
     jobs = visible.narrow(user, Job.objects.current)
     queued = _by_queue(jobs.filter(status=states.Status.QUEUED))
     running = _by_queue(jobs.filter(status=states.Status.RUNNING))
-    rows = set(Queue.objects.current.values_list("pk", flat=True))
+    rows = Queue.objects.current.values_list("pk", flat=True)
+    names = {*rows, *queued, *running, *(used[pk] for pk in _seen(user, used))}
     return [
         replace(
             queue,
@@ -69,8 +70,8 @@ def queue_states_for(user: Any) -> list[QueueState]:
             oldest_queued_seconds=queued.get(queue.name, (0, None))[1],
             queued_is_capped=queued.get(queue.name, (0, None))[0] >= MAX_COUNTED,
         )
-        for queue in queues
-        if queue.name in rows or queue.name in queued or queue.name in running
+        for queue in queue_states(names)
+        if queue.name in names
     ]
 
 

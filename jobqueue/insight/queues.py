@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from jobqueue.core import states
+from jobqueue.core.loads import OTHER, QUEUE, TOTAL
 from jobqueue.core.targets import Target
 from jobqueue.db import overview as overview_sql
 from jobqueue.db.overview import MAX_QUEUES, QUEUED
-from jobqueue.models import Job, Queue
+from jobqueue.models import Job, Queue, Sample
 
 MAX_COUNTED = 10_000  # jobs of a queue
 BUDGET = 100_000  # index entries that a query for all queues may count
+MAX_READ = 500  # jobs of each kind whose queues are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,10 @@ def backlog(most: int) -> Backlog:
     return Backlog(pairs, numbers, seconds, capped | {name for name, number in numbers.items() if number >= most})
 
 
-def queue_states() -> list[QueueState]:
-    """Return every queue that has a row, or a job that is queued or runs: paused ones first, then those with a limit, then busy ones.
+def queue_states(more: Iterable[str] = ()) -> list[QueueState]:
+    """Return every queue that has a row, a job that is queued or runs, or a name of `more`.
 
-    The cost is bounded, however many jobs wait in the queues.
+    Paused queues come first, then those with a limit, then busy ones. The cost is bounded, however many jobs wait in the queues.
     """
     rows = Queue.objects.current.special_first().values_list("pk", "paused", "max_running", "paused_until")[:MAX_QUEUES]
     decided = {row[0]: row[1:] for row in rows}
@@ -78,8 +80,22 @@ def queue_states() -> list[QueueState]:
             queued_is_capped=name in queued.capped,
             paused_until=decided[name][2] if name in decided else None,
         )
-        for name in {*decided, *running, *queued.numbers}
+        for name in {*decided, *running, *queued.numbers, *more}
     ]
     return sorted(
         result, key=lambda state: (not state.paused, state.max_running is None, not (state.queued or state.running), str(state.name))
     )
+
+
+def queues_in_use() -> dict[int, str]:
+    """Return the queue of each of the newest jobs, of those that are due next, and of those that ended in ERROR last."""
+    jobs = Job.objects.current
+    due = jobs.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.TIME).order_by("run_at")
+    failed = jobs.filter(status=states.Status.ERROR).order_by("-finished_at")
+    return {pk: name for rows in (jobs.order_by("-pk"), due, failed) for pk, name in rows.values_list("pk", "queue")[:MAX_READ]}
+
+
+def sampled_names() -> list[str]:
+    """Return the queues that had jobs in the last day."""
+    rows = Sample.objects.using(Job.objects.database.alias).filter(kind=QUEUE, seconds=TOTAL).exclude(name=OTHER).order_by("-begins")
+    return list(rows.values_list("name", flat=True)[:MAX_QUEUES])

@@ -12,10 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from jobqueue import clock, why_waiting
 from jobqueue.exceptions import InvalidOption
 from jobqueue.insight import queues as shown
+from jobqueue.insight.narrowed import queue_states_for
 from jobqueue.insight.queues import queue_states
 from jobqueue.lifecycle import queues, wakeup
 from jobqueue.lifecycle.queues import QueueAnswer, limit_queue, pause_queue, resume_queue
-from jobqueue.models import Queue
+from jobqueue.models import Queue, Sample
 from jobqueue.testing import run_until_idle
 from tests.factories import JobFactory
 from tests.tasks_layer import samples
@@ -112,6 +113,20 @@ def test_every_queue_that_has_a_row_or_a_job_is_shown_with_its_numbers() -> None
     images = found["images"]
     assert (images.paused, images.queued, images.running, images.oldest_queued_seconds) == (False, 0, 2, None)
     assert (found["reports"].max_running, found["reports"].queued) == (2, 0)
+
+
+def test_queues_with_other_open_or_recent_jobs_are_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    JobFactory(queue="failed", error=True)
+    JobFactory(queue="later", scheduled=True)
+    JobFactory(queue="old", success=True)
+    JobFactory(queue="new", success=True)
+    Sample.objects.create(kind="queue", name="yesterday", seconds=0, slot=0, begins=1)
+    Sample.objects.create(kind="queue", name="(other)", seconds=0, slot=0, begins=1)
+    Sample.objects.create(kind="task", name="shop.tasks.send", seconds=0, slot=0, begins=1)
+    monkeypatch.setattr(shown, "MAX_READ", 1)
+    found = queue_states_for(None)
+    assert {one.name for one in found} == {"failed", "later", "new", "yesterday"}
+    assert {(one.queued, one.running, one.oldest_queued_seconds) for one in found} == {(0, 0, None)}
 
 
 def test_the_oldest_job_is_found_behind_a_flood_of_a_higher_priority() -> None:
