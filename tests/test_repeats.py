@@ -42,7 +42,7 @@ def test_omitted_lines_are_counted_once_when_no_other_line_follows(caplog: Any) 
     assert _lines(caplog) == ["Job 1 failed."]
     repeats.flush(0.0)
     repeats.flush(0.0)
-    assert _lines(caplog)[1:] == ["2 more lines like this were left out of the log: Job %d failed."]
+    assert _lines(caplog)[1:] == ["2 more lines like this were left out of the log: Job 1 failed."]
 
 
 def test_kinds_do_not_grow_without_end(caplog: Any) -> None:

@@ -64,7 +64,7 @@ def _failed_deliveries(request: HttpRequest) -> QuerySet[WebhookDelivery]:
 TABS = (
     Tab(_("Overview"), OVERVIEW, Job, "o", others=(Queue, Schedule, Worker)),
     Tab(_("Jobs"), "jobqueue_job_changelist", Job, "j", ("jobqueue_job_",)),
-    Tab(_("Errors"), "jobqueue_job_errors", Job, "e", ("jobqueue_job_error",), _failed_jobs, _("jobs in error")),
+    Tab(_("Errors"), "jobqueue_job_errors", Job, "e", ("jobqueue_job_error",), _failed_jobs, _("failed")),
     Tab(_("Queues"), "jobqueue_queue_changelist", Queue, "q", ("jobqueue_queue_",)),
     Tab(_("Tasks"), "jobqueue_job_tasks", Job, "t", ("jobqueue_job_task",)),
     Tab(_("Targets"), "jobqueue_job_targets", Job, "r", ("jobqueue_job_target", "jobqueue_job_clear_target")),

@@ -21,7 +21,7 @@ logger = logging.getLogger("jobqueue")
 
 @dataclass(slots=True)
 class _Kind:
-    """The time of the last line of one kind, and the number of lines after it that were not logged."""
+    """The last line of one kind, its time, and the number of lines after it that were not logged."""
 
     level: int
     text: str
@@ -49,7 +49,7 @@ def log(level: int, text: str, *values: Any, kind: str = "", exc_info: Any = Non
     if seen is None and len(_kinds) >= MAX_KINDS:
         flush(0.0)
         _kinds.clear()
-    _kinds[key] = _Kind(level, text, now)
+    _kinds[key] = _Kind(level, text % values if values else text, now)
     if seen is not None and seen.left_out:
         text, values = f"{text} (%d more like this were left out of the log)", (*values, seen.left_out)
     logger.log(level, text, *values, exc_info=exc_info, extra=extra, stacklevel=2)

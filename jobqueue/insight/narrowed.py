@@ -52,11 +52,14 @@ def summaries_with_heads_for(user: Any, *, search: str = "", tenant: str | None 
     return [(_narrowed(summary, seen, waiting), _narrowed_head(head, seen)) for summary, head in visible_lines]
 
 
-def queue_states_for(user: Any) -> list[QueueState]:
-    """Return the queues that have a row, or open or recent jobs that the user may see; only such jobs are counted."""
-    used = queues_in_use()
+def queue_states_for(user: Any, *, idle: bool = True) -> list[QueueState]:
+    """Return the queues that have a row, or jobs that the user may see; only such jobs are counted.
+
+    If not `idle`, a queue without a row needs a job that is queued or runs.
+    """
+    used = queues_in_use() if idle else {}
     if not visible.is_narrowed(user):
-        return queue_states({*used.values(), *sampled_names()})
+        return queue_states({*used.values(), *sampled_names()} if idle else ())
     jobs = visible.narrow(user, Job.objects.current)
     queued = _by_queue(jobs.filter(status=states.Status.QUEUED))
     running = _by_queue(jobs.filter(status=states.Status.RUNNING))

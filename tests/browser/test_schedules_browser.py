@@ -47,6 +47,10 @@ def test_a_schedule_is_previewed_made_run_and_disabled(crowd: None, open_page: O
     page.select_option("#id_task", "tests.tasks.add")
     page.fill("#id_args", "[1]")
     page.fill("#id_cron", "0 12 1 7 *")
+    page.fill("#id_time_zone", "Mars/Base")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.wait_for_load_state("networkidle")
+    assert page.get_by_text("is not known here").count() == 1, "the preview does not repeat the error of the form"
     page.fill("#id_time_zone", "Europe/Berlin")
     with page.context.expect_page() as opened:
         page.get_by_role("button", name="See its next five times").click()

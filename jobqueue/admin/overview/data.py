@@ -72,7 +72,7 @@ def task_loads(period: str) -> Tasks:
 
 def queue_states(user: Any) -> list[QueueState]:
     """Return the queues with the jobs that the user may see."""
-    return _kept("queue_states", SECONDS, lambda: narrowed.queue_states_for(user), user=user)
+    return _kept("queue_states", SECONDS, lambda: narrowed.queue_states_for(user, idle=False), user=user)
 
 
 def current_problems() -> list[Problem]:

@@ -34,5 +34,6 @@
     clearTimeout(timer);
     timer = setTimeout(show, 300);
   });
-  if (names.some((name) => name !== "time_zone" && form.elements[name] && form.elements[name].value)) show();
+  const isWrong = form.querySelector(names.map((name) => `.field-${name} .errorlist`).join()); // the form shows the reason itself
+  if (!isWrong && names.some((name) => name !== "time_zone" && form.elements[name] && form.elements[name].value)) show();
 })();
