@@ -114,7 +114,7 @@ class DeliveryAdmin(DeliveryVerbsAdmin):
         """Return the URL of the form that corrects the URL of the queue; empty if the user may not, or if the job has its own URL."""
         if delivery.status == Status.DELIVERED or not request.user.has_perm("jobqueue.set_webhook_queue"):
             return ""
-        if Job.objects.current.filter(pk=delivery.job_id).exclude(webhook_url="").exists():
+        if Job.objects.current.numbered(delivery.job_id).exclude(webhook_url="").exists():
             return ""
         pages = Pages(request)
         return pages.url("jobqueue_queue_webhook", queue=delivery.queue, delivery=delivery.pk) if pages.may_view(Queue) else ""

@@ -141,3 +141,8 @@ def _is_among(queue: str, names: tuple[str, ...], prefixes: tuple[str, ...]) -> 
 def _among(column: str, among: str, equals: str, names: tuple[str, ...], prefixes: tuple[str, ...]) -> tuple[list[str], list[str]]:
     listed = [f"{column} {among} ({', '.join('%s' for _ in names)})"] if names else []
     return [*listed, *(f"substr({column}, 1, {len(prefix)}) {equals} %s" for prefix in prefixes)], [*names, *prefixes]
+
+
+def limit_of(stored: object) -> int:
+    """Return the limit that a queue's row holds. SQLite stores any value in any column; with one that is no number, no job may run."""
+    return stored if isinstance(stored, int) else 0

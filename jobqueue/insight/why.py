@@ -17,6 +17,7 @@ from jobqueue.access.hiding import declared
 from jobqueue.core import states
 from jobqueue.core.json_columns import UNKNOWN_SINCE, as_dict
 from jobqueue.core.moments import moment_of
+from jobqueue.core.queue_rules import limit_of
 from jobqueue.core.sentences import counted, joined, sentence
 from jobqueue.exceptions import JobDoesNotExist
 from jobqueue.insight import children
@@ -136,7 +137,7 @@ def _target(job: Any, facts: Facts) -> Why | None:
 
 def _limit(job: Any, facts: Facts) -> Why | None:
     row = facts.queues.get(job.queue)
-    most = row.max_running if row is not None else None
+    most = None if row is None or row.max_running is None else limit_of(row.max_running)
     in_all = conf.current().max_running
     if most is not None:
         running = facts.running.get(job.queue, 0)

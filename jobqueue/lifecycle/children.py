@@ -133,7 +133,7 @@ def has_live(job: Job) -> bool:
 def ended(job_id: int, after: int = 0, limit: int = MAX_RETURNED) -> list[Child]:
     """Return the children of a job with their ends, in the order of their ids, beginning after the id `after`."""
     ids = list(_rows(parent=job_id, child_id__gt=after).order_by("child_id").values_list("child_id", flat=True)[:limit])
-    rows = Job.objects.current.filter(pk__in=ids).values_list("pk", "status", "result", "message")
+    rows = Job.objects.current.filter(pk__in=[one for one in ids if isinstance(one, int)]).values_list("pk", "status", "result", "message")
     children = {row[0]: Child(*row) for row in rows}
     return [children.get(number) or Child(number, "", None, "") for number in ids]
 
@@ -182,7 +182,7 @@ class Parents:
         waiting = Job.objects.current.filter(status=states.Status.PENDING, waiting_for=states.WaitingFor.CHILDREN, pk__gt=self._after)
         pairs = list(waiting.order_by("pk").annotate(first=Subquery(first)).values_list("pk", "first")[:PARENTS])
         self.any = bool(pairs) or self._after > 0
-        firsts = [child for _, child in pairs if child is not None]
+        firsts = [child for _, child in pairs if isinstance(child, int)]  # SQLite stores any value in any column
         live = set(Job.objects.current.filter(pk__in=firsts).exclude(status__in=states.ENDED).values_list("pk", flat=True))
         return [job_id for job_id, child in pairs if child not in live], pairs[-1][0] if len(pairs) == PARENTS else 0
 
@@ -197,7 +197,8 @@ class Parents:
             if job is None:
                 return 0
             rows = list(_rows(parent=job, ended=False).order_by("child_id").values_list("pk", "child_id")[: MARKED + 1])
-            alive = Job.objects.current.filter(pk__in=[child for _, child in rows]).exclude(status__in=states.ENDED)
+            children = [child for _, child in rows if isinstance(child, int)]
+            alive = Job.objects.current.filter(pk__in=children).exclude(status__in=states.ENDED)
             live = set(alive.values_list("pk", flat=True))
             done = [pk for pk, child in rows[:MARKED] if child not in live]
             _rows(pk__in=done).update(ended=True)

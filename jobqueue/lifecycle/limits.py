@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jobqueue.core import states
+from jobqueue.core.queue_rules import limit_of
 from jobqueue.core.targets import Target
 from jobqueue.db import Scope
 from jobqueue.lifecycle.expire import Expired, expire_jobs
@@ -55,7 +56,7 @@ def room(limits: Limits, scope: Scope, limit: int) -> tuple[int, Scope, list[Exp
     counts = running.counts_by_queue()
     rows = Queue.objects.current.filter(pk__in=limits.queues).values_list("pk", "max_running")
     free = limit if limits.max_running is None else min(limit, limits.max_running - sum(counts.values()))
-    remaining = {name: max(most - counts.get(name, 0), 0) for name, most in rows if most is not None}
+    remaining = {name: max(limit_of(most) - counts.get(name, 0), 0) for name, most in rows if most is not None}
     if limits.max_running is not None:
         remaining[ALL] = max(free, 0)
     open_queues = tuple(name for name in scope.queues if remaining.get(name, 1) > 0)

@@ -38,6 +38,10 @@ MAX_LEASE = timedelta(seconds=MAX_DELAY_SECONDS) + timedelta(days=1)  # the long
 class JobQuerySet(models.QuerySet[Row]):
     """Sets of jobs."""
 
+    def numbered(self, stored: object) -> Self:
+        """Return the job with a number that another row holds, or none: SQLite stores any value in any column."""
+        return self.filter(pk=stored) if isinstance(stored, int) else self.none()
+
     def in_queues(self, queues: Sequence[str]) -> Self:
         """Return the jobs of these queues (empty: of all queues)."""
         return self.filter(queue__in=queues) if queues else self

@@ -245,7 +245,7 @@ def _history(message: Message, **result: Any) -> list[Any]:
 
 
 def _locked(job_id: int) -> Job | None:
-    rows = Job.objects.current.filter(pk=job_id).select_for_update(no_key=True)
+    rows = Job.objects.current.numbered(job_id).select_for_update(no_key=True)
     return rows.defer("args", "kwargs", "metadata", "options", "result", "history").first()
 
 

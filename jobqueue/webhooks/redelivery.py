@@ -77,7 +77,7 @@ def use_current_url(delivery_id: int) -> RedeliveryAnswer:
 
 def current_url(row: WebhookDelivery) -> str:
     """Return the current URL for the events of a delivery's job: its own, or else that of its queue; empty if there is none."""
-    own_url = Job.objects.current.filter(pk=row.job_id).values_list("webhook_url", flat=True).first()
+    own_url = Job.objects.current.numbered(row.job_id).values_list("webhook_url", flat=True).first()
     return own_url or queue_webhook(row.queue).url
 
 
@@ -85,7 +85,7 @@ def _locked(delivery_id: int) -> Any:
     rows: Any = WebhookDelivery.objects.current.annotate(now=Now()).filter(pk=delivery_id)
     # The job is locked first, as in all changes of deliveries: a transaction that deletes the job uses this order.
     if (job_id := rows.values_list("job_id", flat=True).first()) is not None:
-        Job.objects.current.filter(pk=job_id).select_for_update(no_key=True).values_list("pk").first()
+        Job.objects.current.numbered(job_id).select_for_update(no_key=True).values_list("pk").first()
     return rows.select_for_update(no_key=True, of=("self",)).first()
 
 

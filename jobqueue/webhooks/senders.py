@@ -255,7 +255,7 @@ def _traces(messages: Sequence[Message]) -> dict[int, dict[str, str]]:
     if not messages or tracing.tracer() is None:
         return {}
     try:
-        jobs = Job.objects.current.filter(pk__in={message.job_id for message in messages})
+        jobs = Job.objects.current.filter(pk__in={message.job_id for message in messages if isinstance(message.job_id, int)})
         return {job_id: tracing.carrier_of(options) for job_id, options in jobs.values_list("pk", "options")}
     except Exception:  # noqa: BLE001 - the messages are claimed, and must be sent
         repeats.log(logging.WARNING, "The traces of webhooks cannot be read; the webhooks are sent without them.", exc_info=True)

@@ -126,7 +126,7 @@ class ClaimPolicy:
             end_pauses()
         rows = [row[:3] for row in special_rows]
         self.paused = frozenset(name for name, paused, _, over in special_rows if paused and not over)
-        self.limits = Limits(self._max_running, {name: most for name, _, most in rows if most is not None})
+        self.limits = Limits(self._max_running, {name: queue_rules.limit_of(most) for name, _, most in rows if most is not None})
 
     @property
     def no_hand_over_queues(self) -> tuple[str, ...]:
