@@ -43,6 +43,7 @@ class Duty:
     interval_seconds: float = 1.0
     strategy: Strategy = "lease"
     rotate_after_seconds: float | None = None
+    first_pause_seconds = 0.0  # how long a worker that becomes the leader waits before the first run
     is_short = False  # whether it shares a thread and a connection with the other short duties of the worker
     releases_jobs = False  # whether its items are jobs that can be claimed now, so that the dispatcher of this process is woken
     longest_run_seconds: float | None = 30.0  # then its connection is cut; after twice this time, the worker gives up the duty

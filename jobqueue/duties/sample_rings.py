@@ -33,12 +33,15 @@ class Rings:
         self._summed: dict[int, int] = {}  # the end of the last span of each length that was summed
 
     def sampled_until(self, end: int) -> int:
-        """Return the end of the last span that has a row, at most an hour ago; if there is none, the begin of the last span."""
+        """Return the end of the last span that has a row, at most an hour ago.
+
+        If there is none, return the begin of the last span but one, because a new leader waits for a span before its first sample.
+        """
         self._written = _newest(FINEST, end) or 0
         for finer, ring in zip(RINGS.values(), COARSER, strict=False):
             known = _newest(ring, end)
             self._summed[ring.seconds] = max(_floor(end - finer.kept, ring), 0 if known is None else known + ring.seconds)
-        return max(self._written + FINEST.seconds, end - FINEST.kept) if self._written else end - FINEST.seconds
+        return max(self._written + FINEST.seconds, end - FINEST.kept) if self._written else end - 2 * FINEST.seconds
 
     def write(self, made: Loads, end: int) -> int:
         """Write the samples of spans, sum up longer ones, and delete old ones; return the number of samples that were written."""

@@ -17,6 +17,7 @@ from jobqueue.duties.collect_metrics import CollectMetrics
 from jobqueue.insight.samples import recent, series, totals
 from jobqueue.lifecycle.queues import pause_queue
 from jobqueue.models import Job, Sample
+from jobqueue.worker.duties.runner import DutyRunner
 from tests.factories import JobFactory
 
 pytestmark = pytest.mark.django_db
@@ -331,3 +332,15 @@ def test_the_age_of_what_waits_is_that_of_the_moment() -> None:
     JobFactory(queue="mail", enqueued_at=datetime.now(UTC) - timedelta(seconds=90), created_at=at(-3600))
     began()
     assert rows()["mail", -10].oldest_seconds == pytest.approx(90, abs=5)
+
+
+def test_a_new_leader_takes_its_first_sample_after_a_span_and_misses_none() -> None:
+    began(0).run_once(at(12))
+    runner = DutyRunner(CollectMetrics(), None, "host:1", lambda: None)
+    asked = time.monotonic()
+    assert not runner.is_due(asked)
+    assert runner.is_due(asked + SPAN)
+    ended(15, number=2)
+    ended(25)
+    runner.duty.run_once(at(32))
+    assert {begins: load.succeeded for (_, begins), load in rows().items() if load.succeeded} == {10: 2, 20: 1}

@@ -31,13 +31,13 @@ class DutyRunner:
     """One duty that this worker does; `term` is None for a duty that every worker does."""
 
     def __init__(self, duty: Duty, term: Term | None, place: str, released: Callable[[], None]) -> None:
-        """Prepare the first run, which is due; `released` is called after each run that released or recovered jobs."""
+        """Prepare the first run; `released` is called after each run that released or recovered jobs."""
         self.name = f"duty {duty.name}"
         self.duty, self.term = duty, term
         self.metadata: dict[str, Any] = dict(term.metadata) if term is not None else {}
         self.metadata.update(interval_seconds=duty.interval_seconds, strategy=duty.strategy, process=place)
         self._released = released
-        self.next_at = 0.0
+        self.next_at = time.monotonic() + duty.first_pause_seconds if duty.first_pause_seconds else 0.0
         self.is_notified = False
         self.began: float | None = None
         self.last_good_turn = time.monotonic()

@@ -25,8 +25,9 @@ class Taken(NamedTuple):
 class RunLog:
     """The last lines of one run. The oldest line is dropped if the lines are too many or too long."""
 
-    def __init__(self) -> None:
-        """Begin without lines."""
+    def __init__(self, least: int = 0) -> None:
+        """Begin without lines. Records below the level `least` are not kept."""
+        self.least = least
         self._lock = threading.Lock()  # held only while lines are moved: nothing that can log runs under it
         self._lines: deque[Line] = deque()
         self._size = 0

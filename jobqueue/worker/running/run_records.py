@@ -45,17 +45,22 @@ class _KeepingFactory:
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._make(*args, **kwargs)
         if (run := current_run.get()) is not None and isinstance(run, Run):
-            least = LEVELS.get(conf.current().job_log)
-            # `makeLogRecord` makes records without a level.
-            kept = least is not None and isinstance(record.levelno, int) and record.levelno >= least
-            # A forked child has no thread that writes the lines.
-            if kept and record.name not in LOGGERS_OF_STATES and not run.closed and not is_child():
-                _keep(run, record)
+            log = run.log
+            least = LEVELS.get(conf.current().job_log) if log is None else log.least  # read once for each run: tasks can log very much
+            if (
+                least is not None
+                and isinstance(record.levelno, int)  # `makeLogRecord` makes records without a level
+                and record.levelno >= least
+                and record.name not in LOGGERS_OF_STATES
+                and not run.closed
+                and not is_child()  # it has no thread that writes the lines
+            ):
+                _keep(run, log or _new_log(run, least), record)
         return record
 
 
-def _keep(run: Run, record: logging.LogRecord) -> None:
-    log, thread = _log_of(run), threading.get_ident()
+def _keep(run: Run, log: RunLog, record: logging.LogRecord) -> None:
+    thread = threading.get_ident()
     if thread in log.keepers:
         return
     try:
@@ -72,10 +77,9 @@ def _keep(run: Run, record: logging.LogRecord) -> None:
     log.add(min(record.levelno, MAX_LEVEL), str(record.name)[:MAX_LOGGER], text)
 
 
-def _log_of(run: Run) -> RunLog:
-    if run.log is None:
-        with run.lock:  # several threads of the task may log
-            run.log = run.log or RunLog()
+def _new_log(run: Run, least: int) -> RunLog:
+    with run.lock:  # several threads of the task may log
+        run.log = run.log or RunLog(least)
     return run.log
 
 
