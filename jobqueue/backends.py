@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from django.core import checks
@@ -62,13 +62,11 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
         Raise a `TypeError` or `ValueError` (both are also a `JobQueueError`) for arguments that JSON cannot store.
         """
-        from jobqueue.lifecycle.enqueue import enqueue
-
         self.validate_task(task)
         conf.public_id_keys()  # without a key, raise before the job exists
         args_text, kwargs_text = payload.dumps_arguments(args, kwargs)
         options = _own(task, args, kwargs) if isinstance(task, JobTask) else {}
-        enqueued = enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **options))
+        enqueued = _enqueuing().enqueue(self._spec(task, args=args_text, kwargs=kwargs_text, **options))
         result = self._result(enqueued, task, args, kwargs)
         if enqueued.created and signals.has_effect(signals.task_enqueued):
             self._announce_enqueued(result)
@@ -125,11 +123,10 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             )
 
     def _spec(self, task: Any, **texts: Any) -> JobSpec:
-        from jobqueue.lifecycle.enqueue import JobSpec
-
+        spec: type[JobSpec] = _enqueuing().JobSpec
         if not isinstance(task, JobTask):
             recovery = conf.current().default_recovery
-            return JobSpec(
+            return spec(
                 task.module_path,
                 queue=task.queue_name,
                 priority=task.priority,
@@ -141,7 +138,7 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
             )
         if task.transactional:
             check_place(task)
-        return JobSpec(
+        return spec(
             task.module_path,
             queue=task.queue_name,
             priority=task.priority,
@@ -165,6 +162,13 @@ class DatabaseBackend(JobTaskMixin, BaseTaskBackend):  # type: ignore[misc]
 
         job = Job.objects.current.get(pk=enqueued.job_id)
         return results.of_job(job, created=False)
+
+
+@cache  # an import inside of a function takes longer than all else that it does
+def _enqueuing() -> Any:
+    from jobqueue.lifecycle import enqueue
+
+    return enqueue
 
 
 def _send_enqueued(sender: type, result: JobResult) -> None:
