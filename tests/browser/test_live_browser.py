@@ -54,7 +54,7 @@ def test_the_page_moves_without_being_loaded_again(open_page: Open, job: Job, wi
     picture(page, f"live-{width}-{scheme}")
     page.locator(".jq-verb-cancel").focus()
     page.keyboard.press("Enter")
-    page.locator("main button, #content button, #content input[type=submit]").first.click()  # a running job is stopped after a question
+    page.locator("#content form button, #content form input[type=submit]").first.click()  # a running job is stopped after a question
     shows(page, "document.getElementById('jobqueue-status')?.textContent.includes('Stopping')")
     assert row(job).cancel_outcome == "CANCELED"
     page.evaluate("window.mark = 'the same page'")
