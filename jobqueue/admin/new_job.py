@@ -106,7 +106,7 @@ class NewJobAdmin(LiveAdmin):
     def get_urls(self) -> list[URLPattern]:
         """Add the URL of the form."""
         return [
-            path("tasks/<path:task>/new/", self.admin_site.admin_view(self.new_job_view), name="jobqueue_job_new"),
+            path("tasks/<path:task>/new/", self.admin_site.admin_view(self.new_job_view), name="jobqueue_job_task_new"),
             *super().get_urls(),
         ]
 

@@ -100,7 +100,7 @@ class TasksAdmin(OverviewAdmin):
             ],
             "running": load_page.job_rows(request, open_jobs.running({"task": name}, user, MAX_SHOWN)),
             "jobs_url": pages.jobs(task=name),
-            "new_url": pages.url("jobqueue_job_new", name) if new_job.may_enqueue(request, entry) else "",
+            "new_url": pages.url("jobqueue_job_task_new", name) if new_job.may_enqueue(request, entry) else "",
         }
         if loads is not None:
             members = data.members() if pages.may_view(Worker) else None

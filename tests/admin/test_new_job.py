@@ -44,7 +44,7 @@ def client_with(*permissions: str) -> Client:
 
 
 def form(path: str = ADD) -> str:
-    return reverse("admin:jobqueue_job_new", args=[path])
+    return reverse("admin:jobqueue_job_task_new", args=[path])
 
 
 def errors(answer: Any) -> dict[str, list[str]]:
