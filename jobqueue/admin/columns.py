@@ -28,7 +28,7 @@ WAITS: Final[dict[str, Any]] = {
     WaitingFor.CHILDREN: gettext_lazy("for its children"),
     WaitingFor.TARGET: gettext_lazy("for its target"),
 }
-# A sign in addition to the colour, for users who do not see the difference between red and green.
+# A sign in addition to the color, for users who do not see the difference between red and green.
 SIGNS: Final = {
     "pending": "◔",
     "queued": "•",
@@ -45,7 +45,7 @@ SIGNS: Final = {
 
 
 def badge(kind: str, label: Any, note: Any = "") -> SafeString:
-    """Return a coloured label with a sign, and a note after it."""
+    """Return a colored label with a sign, and a note after it."""
     shown = format_html('<span class="jq-badge jq-{}"><span aria-hidden="true">{}</span> {}</span>', kind, SIGNS.get(kind, "•"), label)
     return format_html('{} <span class="jq-note">{}</span>', shown, note) if note else shown
 

@@ -1,4 +1,4 @@
-"""The tables that the command ``jobqueue`` prints: on a terminal with colours, relative times, and only the columns that fit."""
+"""The tables that the command ``jobqueue`` prints: on a terminal with colors, relative times, and only the columns that fit."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def printable(text: str) -> str:
 
 
 class Line(str):
-    """A line of a table, whose texts are printable already, and which can have colours."""
+    """A line of a table, whose texts are printable already, and which can have colors."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The output of a command: a terminal with a size, colours and relative times, or a pipe or file without these."""
+"""The output of a command: a terminal with a size, colors and relative times, or a pipe or file without these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.core.management.base import OutputWrapper
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """The size of a terminal, None for another output; and Django's style for colours, None for none."""
+    """The size of a terminal, None for another output; and Django's style for colors, None for none."""
 
     width: int | None = None
     height: int | None = None
@@ -37,7 +37,7 @@ def screen() -> Screen:
 
 
 def screen_of(stream: OutputWrapper, style: Any, *, force_color: bool) -> Screen:
-    """Return what a stream is. `style` is that of the command, which has no colours with ``--no-color``."""
+    """Return what a stream is. `style` is that of the command, which has no colors with ``--no-color``."""
     is_terminal = stream.isatty()
     colors = style if force_color or (is_terminal and not os.environ.get("NO_COLOR")) else None
     if not is_terminal:
