@@ -65,11 +65,16 @@ def test_a_row_that_is_locked_delays_no_other_job(workers: Workers, rival: Rival
             quick = workers.enqueue(tasks.work, 0)
             wait_for(quick, "SUCCESS", seconds=2)
         assert [state(job) for job in (locked, running)] == ["RUNNING", "RUNNING"]
-    assert wait_for(locked, "SUCCESS", seconds=2).attempt == 1
-    for job in (*others, running):
+    # Their leases have run out. In the moment after the release of the locks, a sweep may come before the next try to
+    # end or renew them. It recovers them, and they run again.
+    attempts = {wait_for(job, "SUCCESS", seconds=20).attempt for job in (locked, running)}
+    assert attempts in ({1}, {2}, {1, 2})
+    for job in others:
         done = wait_for(job, "SUCCESS", seconds=20)
         assert (done.attempt, done.crashes) == (1, 0)
-    assert set(workers.witness.starts().values()) == {1}
+    starts = workers.witness.starts()
+    assert {number for pk, number in starts.items() if pk not in (job_id(locked), job_id(running))} == {1}
+    assert {starts[job_id(locked)], starts[job_id(running)]} == attempts
     assert worker.stop() == 0
 
 
